@@ -17,7 +17,7 @@
 #include "scenarios/studies/recipe.hpp"
 
 namespace tidemark {
-namespace recipe_command_detail {
+namespace recipe_detail {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -195,7 +195,7 @@ std::string text_of(const Recipes& recipes, const Console& console) {
 }
 
 }  // namespace
-}  // namespace recipe_command_detail
+}  // namespace recipe_detail
 
 void RecipeCommand::attach(CLI::App& parent) {
   app = parent.add_subcommand(kName, "the ways to train a model on a GPU, as settings to copy");
@@ -214,8 +214,8 @@ Exit codes: 0 some way fits; 1 none does; 2 bad input; 3 internal error.)");
   input.add_options(*app, false);
   app->add_option("--method", method, "what is trained")
       ->type_name("any|full|lora|qlora")
-      ->check(CLI::IsMember(std::vector<std::string>(recipe_command_detail::kMethods.begin(),
-                                                     recipe_command_detail::kMethods.end())))
+      ->check(CLI::IsMember(std::vector<std::string>(recipe_detail::kMethods.begin(),
+                                                     recipe_detail::kMethods.end())))
       ->capture_default_str();
   app->add_option("--count", count, "GPUs")->type_name("N")->check(CLI::Range(1, 1 << 20));
   app->add_option("--largest-batch", largest_micro_batch, "the largest micro-batch that is tried")
@@ -231,15 +231,15 @@ Exit codes: 0 some way fits; 1 none does; 2 bad input; 3 internal error.)");
 
 int RecipeCommand::execute(const Console& console) const {
   const Environment environment = input.environment(console);
-  const Value document = recipe_command_detail::base_of(input.load().front(), environment, count);
+  const Value document = recipe_detail::base_of(input.load().front(), environment, count);
   Recipes recipes;
   {
     const Waiting waiting(console, "trying combinations", std::chrono::nanoseconds(0));
-    recipes = find_recipes(document, environment, recipe_command_detail::methods_of(method),
+    recipes = find_recipes(document, environment, recipe_detail::methods_of(method),
                            largest_micro_batch, thread_count(threads));
   }
-  print(json ? recipe_command_detail::document_of(recipes)
-             : recipe_command_detail::text_of(recipes, console));
+  print(json ? recipe_detail::document_of(recipes)
+             : recipe_detail::text_of(recipes, console));
   return recipes.fitting.empty() ? kExitDoesNotFit : kExitFits;
 }
 

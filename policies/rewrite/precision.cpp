@@ -70,12 +70,15 @@ Precision decode_precision(const Decoder& training, Precision standard) {
   std::array<std::string_view, precision_detail::kPrecisions.size()> names;
   std::transform(precision_detail::kPrecisions.begin(), precision_detail::kPrecisions.end(),
                  names.begin(), [](const PrecisionRules& rules) { return rules.name; });
+  // {fp8_mixed: {recipe: ...}}
+  const Value* given = training.value().find("precision");
+  if (given != nullptr && given->kind == Value::Kind::kMapping &&
+      given->find(rules_of(Precision::kFp8Mixed).name) != nullptr) {
+    return Precision::kFp8Mixed;
+  }
   const std::string name = training.optional_word("precision", names, rules_of(standard).name);
   for (const PrecisionRules& rules : precision_detail::kPrecisions) {
     if (rules.name != name) continue;
-    if (rules.precision == Precision::kFp8Mixed) {
-      training.fail_at("precision", "fp8_mixed comes later; use bf16_mixed");
-    }
     return rules.precision;
   }
   throw InternalError("precision '" + name + "' is a word without rules");

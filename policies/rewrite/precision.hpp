@@ -43,8 +43,8 @@ struct PrecisionRules {
 [[nodiscard]] std::span<const PrecisionRules> precision_table();
 [[nodiscard]] const PrecisionRules& rules_of(Precision precision);
 
-// Reads the key `precision` of `training`; bf16_mixed when absent. Throws UserError for an unknown
-// name (with the nearest one) and for fp8_mixed, which is not built yet.
+// Reads the key `precision` of `training`: a name, or {fp8_mixed: {recipe}}; bf16_mixed when
+// absent. Throws UserError for an unknown name, with the nearest one.
 [[nodiscard]] Precision decode_precision(const Decoder& training,
                                          Precision standard = Precision::kBf16Mixed);
 // Reads the key `gradient_dtype`: nullopt when absent, so that gradients have their parameter's

@@ -83,7 +83,7 @@ constexpr auto kValues = std::to_array<OtherValue>({
     {"precision", "half", "fp16"},
     {"precision", "bfloat16", "bf16"},
     {"precision", "float32", "fp32"},
-    {"precision", "fp8", "bf16_mixed; fp8 comes with a later version"},
+    {"precision", "fp8", "fp8_mixed"},
     {"attention", "sdpa", "flash, whose memory PyTorch's scaled_dot_product_attention has"},
     {"attention", "flash_attention_2", "flash"},
     {"attention", "flash_attention", "flash"},

@@ -54,6 +54,7 @@ DType compute_type(const StepSpec& spec) {
     if (rewrite->compute_dtype()) return *rewrite->compute_dtype();
   }
   if (rules.tf32) return DType::kTf32;
+  if (rules.precision == Precision::kFp8Mixed) return DType::kFloat8;
   return rules.autocast.value_or(rules.model);
 }
 

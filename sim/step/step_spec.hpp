@@ -19,6 +19,7 @@
 #include "policies/plan/entry.hpp"
 #include "policies/plan/rewrite_context.hpp"
 #include "policies/rewrite/accumulate.hpp"
+#include "policies/rewrite/fp8.hpp"
 #include "policies/rewrite/optimizer.hpp"
 #include "policies/rewrite/precision.hpp"
 #include "sim/allocators/allocator_model.hpp"
@@ -51,9 +52,10 @@ struct TrainingOptions {
   ZeroGrad zero_grad = ZeroGrad::kNone;
   bool hold_output = false;
   bool autocast_cache = true;
-  bool compile = false;              // torch.compile
-  std::optional<LoaderSpec> loader;  // absent: data is always there
-  bool evaluates_loss = false;       // kForward computes the loss, too
+  Fp8Recipe fp8 = Fp8Recipe::kDelayed;  // with fp8_mixed
+  bool compile = false;                 // torch.compile
+  std::optional<LoaderSpec> loader;     // absent: data is always there
+  bool evaluates_loss = false;          // kForward computes the loss, too
 };
 
 // The description of one point; policies are in the order in which they are listed.

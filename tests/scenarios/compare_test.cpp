@@ -178,7 +178,7 @@ TEST_SUITE("unit") {
     for (const std::string_view model :
          {"{preset: gpt, layers: 3, width: 128, heads: 2, vocab: 512}",
           "{preset: gpt, layers: 6, width: 1024, heads: 8, vocab: 256}", "resnet18"}) {
-      for (const int batch : {1, 8, 32}) {
+      for (const int batch : {1, 32}) {
         const Comparison comparison = compared(fmt::format(
             "model: {}\nhardware: a100-sxm-80gb\ntraining: {{micro_batch: {}, optimizer: sgd}}\n"
             "compare: {{policies: [[optimal], [chen_greedy], [rotor], [min_cut]], budgets: [70%, "

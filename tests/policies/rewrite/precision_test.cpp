@@ -284,7 +284,7 @@ TEST_SUITE("unit") {
     CHECK(rules_of(Precision::kTf32).tf32);
   }
 
-  TEST_CASE("a precision is a word with suggestions; fp8_mixed comes later") {
+  TEST_CASE("a precision is a word with suggestions") {
     CHECK(decoded("micro_batch: 1") == Precision::kBf16Mixed);
     CHECK(decoded("precision: tf32") == Precision::kTf32);
     const auto problem = [](const std::string& text) -> std::string {
@@ -297,9 +297,8 @@ TEST_SUITE("unit") {
     };
     CHECK(problem("precision: bf16_autcast").find("did you mean 'bf16_autocast'?") !=
           std::string::npos);
-    CHECK(
-        problem("precision: fp8_mixed").find("test.yaml:1:12: precision: fp8_mixed comes later") !=
-        std::string::npos);
+    CHECK(decoded("precision: fp8_mixed") == Precision::kFp8Mixed);
+    CHECK(decoded("precision: {fp8_mixed: {recipe: mxfp8}}") == Precision::kFp8Mixed);
   }
 
   TEST_CASE("gradients have their parameter's type unless the scenario widens them") {

@@ -177,7 +177,7 @@ TEST_SUITE("unit") {
     const std::int64_t peak = peak_without_repeats(problem);
     for (const ScheduleClass schedule_class : {ScheduleClass::kCheckmate, ScheduleClass::kFixed}) {
       std::int64_t before = std::int64_t{1} << 60;
-      for (int percent = 20; percent <= 100; percent += 8) {
+      for (int percent = 20; percent <= 100; percent += 16) {
         const std::int64_t budget = peak / 100 * percent;
         CAPTURE(percent);
         CAPTURE(name_of(schedule_class));
@@ -192,7 +192,7 @@ TEST_SUITE("unit") {
         dearer_than_base += before > problem.base_cost ? 1 : 0;
       }
     }
-    CHECK(dearer_than_base > 8);
+    CHECK(dearer_than_base > 3);
   }
 }
 

@@ -1,0 +1,96 @@
+#include "policies/rewrite/fp8.hpp"
+
+#include <array>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "graph/operators/family.hpp"
+#include "graph/operators/products/fp8_linear.hpp"
+#include "graph/rewrite/graph_copy.hpp"
+
+namespace tidemark {
+namespace fp8_detail {
+namespace {
+
+constexpr std::array<std::string_view, 6> kRecipes{"delayed", "current",    "blockwise",
+                                                   "mxfp8",   "tensorwise", "rowwise"};
+constexpr std::int64_t kFeatures = 16;      // products take multiples of it
+constexpr std::int64_t kHistory = 1024;     // magnitudes that delayed scaling remembers
+constexpr std::int64_t kScaledTensors = 5;  // x, weight, output; gradient and its result
+
+Attributes attributes_of(Fp8Recipe recipe, Attributes attributes) {
+  const auto set = [&](std::string_view key, std::int64_t value) { attributes.set(key, value); };
+  set("weight_copies", 2);
+  set("reads_twice", recipe == Fp8Recipe::kDelayed ? 0 : 1);
+  switch (recipe) {
+    case Fp8Recipe::kDelayed:
+    case Fp8Recipe::kCurrent:
+      break;
+    case Fp8Recipe::kBlockwise:
+      set("scale_block", 128);
+      set("weight_scale_block", 128 * 128);
+      set("scale_bytes", 4);
+      break;
+    case Fp8Recipe::kMxfp8:
+      set("scale_block", 32);
+      set("weight_scale_block", 32);
+      set("scale_bytes", 1);
+      set("reads_twice", 0);  // a block's scale is found inside the kernel of the cast
+      break;
+    case Fp8Recipe::kTensorwise:
+    case Fp8Recipe::kRowwise:
+      set("high_precision", 1);
+      break;
+  }
+  return attributes;
+}
+
+bool is_replaced(const Graph& graph, NodeId id) {
+  const Node& node = graph.nodes[id];
+  if (node.family != find_family("linear") || node.outputs.front() == graph.logits) return false;
+  const Tensor& weight = graph.tensors[node.inputs[1]];
+  return weight.shape[0] % kFeatures == 0 && weight.shape[1] % kFeatures == 0;
+}
+
+void replace(GraphCopy& copy, NodeId id, Fp8Recipe recipe) {
+  const Node& node = copy.source().nodes[id];
+  std::vector<TensorId> inputs = copy.inputs_of(id);
+  if (recipe == Fp8Recipe::kDelayed) {
+    inputs.resize(3);
+    const std::string layer(copy.source().layers[node.layer].name);
+    inputs.push_back(copy.result().add_buffer(
+        layer + ".fp8_meta", {kScaledTensors * (kHistory + 1)}, DType::kFloat32, node.layer));
+  }
+  const NodeId made = copy.result().add_node(fp8_linear_family(), std::move(inputs),
+                                             attributes_of(recipe, node.attributes), node.layer);
+  copy.replace(id, std::vector<TensorId>(copy.result().nodes[made].outputs));
+}
+
+}  // namespace
+}  // namespace fp8_detail
+
+Fp8Recipe decode_fp8(const Decoder& training) {
+  const Value* precision = training.value().find("precision");
+  if (precision == nullptr || precision->kind != Value::Kind::kMapping) return Fp8Recipe::kDelayed;
+  const Decoder options = training.required_child("precision").required_child("fp8_mixed");
+  const std::string word = options.optional_word("recipe", fp8_detail::kRecipes, "delayed");
+  options.finish();
+  for (std::size_t i = 0; i < fp8_detail::kRecipes.size(); ++i) {
+    if (fp8_detail::kRecipes[i] == word) return static_cast<Fp8Recipe>(i);
+  }
+  return Fp8Recipe::kDelayed;
+}
+
+Graph Fp8Products::apply(const Graph& graph, const RewriteContext& /*context*/) const {
+  return rewrite_graph(graph, [&](GraphCopy& copy, NodeId id) {
+    if (fp8_detail::is_replaced(graph, id)) {
+      fp8_detail::replace(copy, id, recipe_);
+    } else {
+      (void)copy.keep(id);
+    }
+  });
+}
+
+}  // namespace tidemark

@@ -1,0 +1,80 @@
+// Products in fp8: what TransformerEngine and torchao keep of a linear layer, by their rules.
+#include <cstdint>
+#include <string>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "scenarios/studies/simulate_points.hpp"
+#include "tests/scenarios/scenario_files.hpp"
+
+namespace tidemark {
+namespace fp8_test {
+namespace {
+
+constexpr std::int64_t kSamples = 64, kIn = 256, kOut = 512;
+
+// Two linear layers behind one without, so that both get a gradient for their input.
+PointResult run(const std::string& precision) {
+  const std::string text = fmt::format(
+      "{{model: {{layers: {{name: chain, inputs: {{x: [batch, {0}]}}, layers: [{{linear: {0}}}, "
+      "{{linear: {1}}}, {{linear: {0}}}]}}}}, hardware: h100-sxm-80gb, allocator: ideal, training: "
+      "{{micro_batch: {2}, loss: mse, optimizer: sgd, precision: {3}}}}}",
+      kIn, kOut, kSamples, precision);
+  const PointResult point = simulate_points(parse_document(text, "s.yaml"), environment(), 1,
+                                            {.smallest_capacity = false})
+                                .front();
+  REQUIRE_MESSAGE(point.status == PointStatus::kFits, point.error);
+  return point;
+}
+
+std::int64_t saved(const std::string& precision) {
+  return run(precision).saved_activations.count;
+}
+
+}  // namespace
+
+TEST_SUITE("unit") {
+  // The first layer's input has no gradient: it keeps its input's copy and no weight. The second
+  // keeps both. The third makes the output and stays in bf16: it keeps its input, and the loss both
+  // of its operands.
+  TEST_CASE("a layer keeps a byte per element of its input and two per weight") {
+    const std::int64_t loss_and_head = 2 * kSamples * (kOut + kIn);
+    const std::int64_t inputs = kSamples * kIn + kSamples * kIn;
+    const std::int64_t weight = kIn * kOut;
+    const auto scaled = [](std::int64_t n, std::int64_t block, std::int64_t bytes) {
+      return n + (n + block - 1) / block * bytes;
+    };
+    CHECK(saved("fp8_mixed") == loss_and_head + inputs + 2 * weight);
+    CHECK(saved("{fp8_mixed: {recipe: current}}") == loss_and_head + inputs + 2 * weight);
+    CHECK(saved("{fp8_mixed: {recipe: mxfp8}}") ==
+          loss_and_head + 2 * scaled(kSamples * kIn, 32, 1) + 2 * scaled(weight, 32, 1));
+    CHECK(saved("{fp8_mixed: {recipe: blockwise}}") ==
+          loss_and_head + 2 * scaled(kSamples * kIn, 128, 4) + 2 * scaled(weight, 128 * 128, 4));
+    // torchao keeps what bf16 keeps.
+    CHECK(saved("{fp8_mixed: {recipe: rowwise}}") == saved("bf16_mixed"));
+  }
+
+  TEST_CASE("delayed scaling keeps 20,500 bytes of history per layer") {
+    CHECK((run("fp8_mixed").buffers - run("{fp8_mixed: {recipe: current}}").buffers).count ==
+          2 * 20'500);
+  }
+
+  TEST_CASE("large products gain from fp8, and an unknown recipe is refused") {
+    const auto step = [](const std::string& precision) {
+      const std::string text = fmt::format(
+          "{{model: {{preset: llama-3-8b, layers: 2}}, hardware: h100-sxm-80gb, training: "
+          "{{sequence: 4096, precision: {}}}}}",
+          precision);
+      return simulate_points(parse_document(text, "s.yaml"), environment(), 1,
+                             {.smallest_capacity = false})
+          .front()
+          .run.phase[0];
+    };
+    CHECK(step("fp8_mixed") < step("bf16_mixed"));
+    CHECK_THROWS_WITH((void)step("{fp8_mixed: {recipe: delay}}"), doctest::Contains("delayed"));
+  }
+}
+
+}  // namespace fp8_test
+}  // namespace tidemark
