@@ -50,6 +50,9 @@ struct FitCommand {
   std::string key = "training.micro_batch";
   std::int64_t multiple_of = 1;
   std::int64_t limit = std::int64_t{1} << 20;
+  std::string finder;             // a training library's finder; empty: none
+  std::int64_t finder_start = 0;  // its first batch; 0: the library's
+  int finder_margin = -1;         // percent; -1: the library's
   bool json = false;
   void attach(CLI::App& parent);
   [[nodiscard]] int execute(const Console& console) const;
@@ -118,6 +121,19 @@ struct InitCommand {
   static constexpr const char* kName = "init";
   CLI::App* app = nullptr;
   std::string file = "scenario.yaml";
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
+struct ImportCommand {
+  static constexpr const char* kName = "import";
+  CLI::App* app = nullptr;
+  std::string file;
+  std::string model;
+  std::string gpu;
+  int count = 0;       // 0: as the file says
+  std::string output;  // empty: standard output
+  bool json = false;
   void attach(CLI::App& parent);
   [[nodiscard]] int execute(const Console& console) const;
 };

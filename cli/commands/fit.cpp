@@ -2,7 +2,9 @@
 #include "scenarios/studies/fit.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -14,8 +16,10 @@
 #include "cli/text/advice.hpp"
 #include "cli/text/points_table.hpp"
 #include "graph/core/errors.hpp"
+#include "graph/core/words.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
+#include "scenarios/elastic/finder_study.hpp"
 #include "scenarios/results/result_document.hpp"
 
 namespace tidemark {
@@ -78,7 +82,64 @@ std::string verdict(const Fit& found, const FitOptions& options, const Console& 
   return text;
 }
 
-std::string document_of(const Fit& found, const FitOptions& options) {
+const BatchFinder& finder_named(const std::string& name) {
+  std::vector<std::string> names;
+  for (const BatchFinder& finder : batch_finders()) {
+    if (finder.name == name) return finder;
+    names.emplace_back(finder.name);
+  }
+  const std::string hint = did_you_mean(name, names);
+  throw UserError(
+      fmt::format("--finder: there is no finder {}{}", tidemark::quoted(name),
+                  hint.empty() ? fmt::format("; finders: {}", fmt::join(names, ", ")) : hint));
+}
+
+// Returns the finder as the command line has it.
+BatchFinder chosen_finder(const FitCommand& command) {
+  BatchFinder finder = finder_named(command.finder);
+  if (command.finder_start > 0) finder.first = command.finder_start;
+  if (command.finder_margin >= 0) {
+    if (finder.rule != FinderRule::kBinsearch)
+      throw UserError(
+          fmt::format("--finder-margin: {} has no margin; lightning_binsearch has", finder.name));
+    finder.margin_percent = command.finder_margin;
+  }
+  return finder;
+}
+
+// Says what the finder tries and returns, beside the largest value that fits.
+std::string finder_verdict(const FinderStudy& study, const FitOptions& options, bool colour) {
+  std::string text = fmt::format(
+      "{} tries {} {}, {} of steps:", bold(study.finder.name, colour), study.trials.size(),
+      study.trials.size() == 1 ? "batch" : "batches", format_duration(study.time));
+  for (const FinderTrial& trial : study.trials)
+    text += fmt::format(" {}{}", trial.batch, trial.went_through ? "" : " (fails)");
+  text += '\n';
+  if (!study.fits) return text + "It gives up.\n";
+  text += fmt::format("It returns {} = {}", options.key, bold(fmt::to_string(study.found), colour));
+  return text + (*study.fits ? ".\n" : ", which does not fit.\n");
+}
+
+nlohmann::ordered_json finder_json(const FinderStudy& study) {
+  nlohmann::ordered_json trials = nlohmann::ordered_json::array();
+  for (const FinderTrial& trial : study.trials) {
+    trials.push_back({{"value", trial.batch},
+                      {"fits", trial.went_through},
+                      {"time", seconds(trial.time)},
+                      {"reason", trial.went_through ? nlohmann::ordered_json(nullptr)
+                                                    : nlohmann::ordered_json(trial.reason)}});
+  }
+  return {{"name", study.finder.name},
+          {"source", study.finder.source},
+          {"first", study.finder.first},
+          {"trials", std::move(trials)},
+          {"found", study.fits ? nlohmann::ordered_json(study.found) : nullptr},
+          {"fits", study.fits ? nlohmann::ordered_json(*study.fits) : nullptr},
+          {"time", seconds(study.time)}};
+}
+
+std::string document_of(const Fit& found, const FitOptions& options,
+                        const std::optional<FinderStudy>& study) {
   std::vector<PointResult> points;
   for (const FitPoint& point : found.tried)
     points.push_back(point.result);
@@ -96,6 +157,7 @@ std::string document_of(const Fit& found, const FitOptions& options) {
       {"excluded_from", found.excluded_from ? nlohmann::ordered_json(*found.excluded_from)
                                             : nlohmann::ordered_json(nullptr)},
       {"untried", found.untried}};
+  if (study) document["fit"]["finder"] = finder_json(*study);
   return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
 }
 
@@ -110,6 +172,7 @@ Examples:
   tidemark fit gpt2-xl --gpu a100-sxm-80gb
   tidemark fit scenario.yaml --maximize training.sequence --multiple-of 128
   tidemark fit scenario.yaml --maximize model.layers --limit 200
+  tidemark fit scenario.yaml --finder lightning_binsearch    what that finder would try and return
 
 Exit codes: 0 some value fits; 1 none does; 2 bad input; 3 internal error.)");
   input.add_options(*app, false);
@@ -124,6 +187,17 @@ Exit codes: 0 some value fits; 1 none does; 2 bad input; 3 internal error.)");
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
       ->type_name("N")
       ->capture_default_str();
+  app->add_option("--finder", finder,
+                  "also run a library's batch-size finder: lightning_power, lightning_binsearch, "
+                  "accelerate, accelerate_halving (before 1.0)")
+      ->type_name("NAME");
+  app->add_option("--finder-start", finder_start, "its first batch (default: the library's)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->type_name("N");
+  app->add_option("--finder-margin", finder_margin,
+                  "lightning_binsearch: percent taken off what it finds (default: 5)")
+      ->check(CLI::Range(0, 99))
+      ->type_name("N");
   app->add_flag("--json", json, "print the result document, every value tried, and nothing else");
 }
 
@@ -138,13 +212,17 @@ int FitCommand::execute(const Console& console) const {
                      .multiple_of = multiple_of,
                      .limit = limit,
                      .simulate = {.convergence_limit = kConvergenceLimit, .suggestions = true}};
+  std::optional<BatchFinder> of_library;
+  if (!finder.empty()) of_library = fit_detail::chosen_finder(*this);
   Fit found;
+  std::optional<FinderStudy> study;
   {
     const Waiting waiting(console, "searching", std::chrono::nanoseconds(0));
     found = fit(document, environment, options);
+    if (of_library) study = study_finder(document, environment, options, *of_library);
   }
   if (json) {
-    print(fit_detail::document_of(found, options));
+    print(fit_detail::document_of(found, options, study));
   } else {
     const std::size_t width = console.terminal ? console.width : 0;
     const std::vector<PointResult> points = fit_detail::shown_points(found, multiple_of);
@@ -152,6 +230,9 @@ int FitCommand::execute(const Console& console) const {
     text += found.largest ? wrap_lines(fit_detail::verdict(found, options, console), width)
                           : '\n' + explain_failure(found.tried.front().result, environment,
                                                    console.colour, console.width);
+    if (study) {
+      text += '\n' + wrap_lines(fit_detail::finder_verdict(*study, options, console.colour), width);
+    }
     print(text);
   }
   return found.largest ? kExitFits : kExitDoesNotFit;

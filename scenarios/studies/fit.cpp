@@ -43,8 +43,8 @@ Bytes room(const PointResult& point) {
 
 class Search {
  public:
-  Search(const Value& document, const Environment& environment, const FitOptions& options)
-      : document_(document), environment_(environment), options_(options) {}
+  Search(const ValuePoints& points, const FitOptions& options)
+      : points_(points), options_(options) {}
 
   Fit run() {
     const std::int64_t step = options_.multiple_of;
@@ -112,20 +112,9 @@ class Search {
   const PointResult& at(std::int64_t value) {
     const auto found = tried_.find(value);
     if (found != tried_.end()) return found->second;
-    Value changed = document_;
-    Override change{options_.key, text_value(fmt::to_string(value), {.file = "--maximize"})};
-    apply_override(changed, change);
-    SimulateOptions simulate = options_.simulate;
-    simulate.suggestions = simulate.suggestions && tried_.empty();
-    PointResult point;
-    try {
-      point = simulate_points(changed, environment_, 1, simulate).front();
-    } catch (const UserError& error) {
-      if (tried_.empty()) throw;  // no value can be built, or none that is a multiple
-      point.name = tried_.begin()->second.name;
-      point.error = error.what();
-    }
-    point.overrides.push_back(std::move(change));
+    const bool first = tried_.empty();
+    PointResult point = points_.simulate(value, first ? "" : tried_.begin()->second.name,
+                                         options_.simulate.suggestions && first);
     return tried_.emplace(value, std::move(point)).first->second;
   }
 
@@ -146,8 +135,7 @@ class Search {
     return found;
   }
 
-  const Value& document_;
-  const Environment& environment_;
+  const ValuePoints& points_;
   const FitOptions& options_;
   std::map<std::int64_t, PointResult> tried_;
 };
@@ -155,9 +143,11 @@ class Search {
 }  // namespace
 }  // namespace fit_detail
 
-Fit fit(const Value& document, const Environment& environment, const FitOptions& options) {
+ValuePoints::ValuePoints(const Value& document, const Environment& environment,
+                         const FitOptions& options)
+    : environment_(environment), options_(options) {
   fit_detail::check_key(options.key);
-  const std::vector<PointDocument> points = point_documents(document);
+  std::vector<PointDocument> points = point_documents(document);
   if (points.size() > 1) {
     throw UserError(document.find("sweep")->location, "sweep",
                     "fit looks for one value of one scenario; leave the sweep out with -s "
@@ -165,7 +155,31 @@ Fit fit(const Value& document, const Environment& environment, const FitOptions&
   }
   if (!points.front().error.empty()) throw UserError(points.front().error);
   // A sweep of one point: its keys are set, and one of them may be the key to maximise.
-  return fit_detail::Search(points.front().document, environment, options).run();
+  document_ = std::move(points.front().document);
+}
+
+PointResult ValuePoints::simulate(std::int64_t value, const std::string& name,
+                                  bool suggestions) const {
+  Value changed = document_;
+  Override change{options_.key, text_value(fmt::to_string(value), {.file = "--maximize"})};
+  apply_override(changed, change);
+  SimulateOptions simulate = options_.simulate;
+  simulate.suggestions = suggestions;
+  PointResult point;
+  try {
+    point = simulate_points(changed, environment_, 1, simulate).front();
+  } catch (const UserError& error) {
+    if (name.empty()) throw;  // no value can be built, or none that is a multiple
+    point.name = name;
+    point.error = error.what();
+  }
+  point.overrides.push_back(std::move(change));
+  return point;
+}
+
+Fit fit(const Value& document, const Environment& environment, const FitOptions& options) {
+  const ValuePoints points(document, environment, options);
+  return fit_detail::Search(points, options).run();
 }
 
 }  // namespace tidemark

@@ -37,6 +37,24 @@ struct Fit {
   std::int64_t untried = 0;  // values between `largest` and `excluded_from` that were not tried
 };
 
+// A scenario of one point, simulated with one value of a key after another.
+class ValuePoints {
+ public:
+  // Throws UserError for a key that does not affect memory and for a sweep of several points. All
+  // three outlive this, `document` excepted.
+  ValuePoints(const Value& document, const Environment& environment, const FitOptions& options);
+
+  // Simulates the scenario with a value of the key. Where that cannot be built the result is an
+  // error with `name`, or UserError is thrown if `name` is empty.
+  [[nodiscard]] PointResult simulate(std::int64_t value, const std::string& name,
+                                     bool suggestions = false) const;
+
+ private:
+  Value document_;
+  const Environment& environment_;
+  const FitOptions& options_;
+};
+
 // Doubles the value from `multiple_of` until it does not fit, then halves the interval. Where the
 // smallest value does not fit, it goes on only as long as live bytes shrink with larger ones. A
 // value may fit though a smaller one does not, where fragmentation decides: those up to

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "scenarios/read/scenario.hpp"
+#include "scenarios/studies/simulate_points.hpp"
 
 namespace tidemark {
 
