@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands/command.hpp"
+#include "cli/commands/run_elastic.hpp"
 #include "cli/output/reports.hpp"
 #include "cli/text/advice.hpp"
 #include "cli/text/point_summary.hpp"
@@ -21,6 +22,7 @@
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
 #include "plots/terminal_chart.hpp"
+#include "scenarios/read/elastic_options.hpp"
 #include "scenarios/results/result_document.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 
@@ -219,6 +221,12 @@ void RunCommand::attach(CLI::App& parent) {
 int RunCommand::execute(const Console& console) const {
   const Environment environment = input.environment(console);
   const std::vector<Value> documents = input.load();
+  for (const Value& document : documents) {
+    if (elastic_policy(document) == nullptr) continue;
+    if (documents.size() == 1) return run_elastic(document, environment, *this, console);
+    throw UserError(elastic_policy(document)->location, "policies.memory_elastic",
+                    "is a study of one scenario; run its file on its own");
+  }
   const bool one = documents.size() == 1 && sweep_points(documents.front()).size() == 1;
   return one ? run_detail::run_one(documents.front(), environment, *this, console)
              : run_detail::run_many(documents, environment, *this, console);

@@ -8,6 +8,7 @@
 
 #include "graph/core/scalars.hpp"
 #include "scenarios/read/decode_parts.hpp"
+#include "scenarios/read/elastic_options.hpp"
 
 namespace tidemark {
 namespace decode_policies_detail {
@@ -15,14 +16,8 @@ namespace {
 
 // Names in the format whose policies are not written yet; the registry takes precedence.
 constexpr std::string_view kPlanned[] = {
-    "adaptive_precision",
-    "chunked_loss",
-    "compress_activations",
-    "distill",
-    "lora",
-    "memory_elastic",
-    "optimizer_in_backward",
-    "prune",
+    "adaptive_precision",    "chunked_loss", "compress_activations", "distill", "lora",
+    "optimizer_in_backward", "prune",
 };
 
 // One item of the list, with its parameters.
@@ -170,6 +165,11 @@ void decode_policies(const Decoder& scenario, const Environment& environment, Sc
   const RewriteContext context = rewrite_context(result);
   for (const Decoder& item : scenario.optional_child("policies").items()) {
     const decode_policies_detail::Listed listed = decode_policies_detail::decode_item(item);
+    if (listed.name == kMemoryElastic) {
+      static_cast<void>(decode_elastic(Decoder(listed.parameters, "policies." + listed.name)));
+      result.elastic = listed.location;
+      continue;
+    }
     const PolicyEntry& entry =
         decode_policies_detail::find_policy(listed, item.path(), environment.policies);
     AnyPolicy policy = entry.decode(Decoder(listed.parameters, "policies." + listed.name), context);

@@ -40,6 +40,8 @@ struct ReportOptions {
 struct Scenario : StepSpec {
   ModelReference model;
   ReportOptions report;
+  // Where `memory_elastic` is listed, which is a study of several steps and decides nothing in one.
+  std::optional<Location> elastic;
 };
 
 // The places where names are looked up.

@@ -28,6 +28,12 @@ PointResult run_once(const Value& document, const Scenario& scenario,
 }  // namespace
 }  // namespace simulate_point_detail
 
+void refuse_elastic(const Scenario& scenario) {
+  if (!scenario.elastic) return;
+  throw UserError(*scenario.elastic, "policies.memory_elastic",
+                  "is a study of several steps, which tidemark run simulates; leave it out here");
+}
+
 SimulatedPoint simulate_point(const Value& document, Scenario scenario,
                               std::shared_ptr<const TrainedModel> model,
                               const Environment& environment, const PointRequest& request) {
@@ -48,6 +54,7 @@ DetailedPoint simulate_in_detail(const Value& document, std::size_t index,
                                  const Environment& environment, const SimulateOptions& options) {
   const Value point = point_document(document, sweep_points(document).at(index));
   DetailedPoint found{.document = point, .scenario = decode_scenario(point, environment)};
+  refuse_elastic(found.scenario);
   try {
     auto model = std::make_shared<const TrainedModel>(build_training(found.scenario));
     found.result = simulate_point_detail::run_once(

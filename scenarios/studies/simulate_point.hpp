@@ -31,4 +31,7 @@ struct PointRequest {
                                                const Environment& environment,
                                                const SimulateOptions& options);
 
+// Throws UserError for a scenario that lists memory_elastic: one point has one micro-batch.
+void refuse_elastic(const Scenario& scenario);
+
 }  // namespace tidemark

@@ -110,6 +110,7 @@ void decode_point(Point& point, bool alone, const Environment& environment, Shar
   if (!point.error.empty()) return;
   try {
     point.scenario.emplace(decode_scenario(point.document, environment));
+    refuse_elastic(*point.scenario);
   } catch (const UserError& error) {
     if (alone) throw;
     point.error = error.what();
