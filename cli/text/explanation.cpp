@@ -7,6 +7,7 @@
 
 #include "cli/text/peak_groups.hpp"
 #include "cli/text/point_summary.hpp"
+#include "cli/text/term_settings_text.hpp"
 #include "cli/text/time_report.hpp"
 #include "cli/text/transfer_report.hpp"
 #include "cli/text/wording.hpp"
@@ -15,6 +16,7 @@
 #include "plots/table.hpp"
 #include "scenarios/results/peak_terms.hpp"
 #include "scenarios/results/result_document.hpp"
+#include "scenarios/studies/term_settings.hpp"
 
 namespace tidemark {
 namespace explanation_detail {
@@ -29,7 +31,8 @@ constexpr int kSpareBytes = 1;  // the column of GiB gives nearly the same
 class Explanation {
  public:
   Explanation(const DetailedPoint& point, const ExplanationView& view)
-      : point_(point.result),
+      : detailed_(point),
+        point_(point.result),
         detail_(point.detail),
         scenario_(point.scenario),
         top_(view.top),
@@ -39,7 +42,8 @@ class Explanation {
         total_(sum_of(point_.peak.by_role).count) {}
 
   [[nodiscard]] std::string text() const {
-    return heading() + roles() + layers() + tensors() + saved() + phases() +
+    return heading() + roles() + explain_settings(detailed_, colour_, width_) + layers() +
+           tensors() + saved() + phases() +
            explain_transfers(point_, detail_, all_ ? static_cast<std::size_t>(-1) : top_, colour_,
                              width_) +
            time_tables(time_terms(point_, detail_),
@@ -62,6 +66,7 @@ class Explanation {
   [[nodiscard]] std::string device() const;
   [[nodiscard]] std::string reserved_terms() const;
 
+  const DetailedPoint& detailed_;
   const PointResult& point_;
   const PointDetail& detail_;
   const Scenario& scenario_;
@@ -313,6 +318,7 @@ std::string explanation_json(const DetailedPoint& point) {
                      {"recomputation", tensor.by_recomputation}});
   }
   document["points"][0]["memory"]["saved"] = std::move(saved);
+  document["points"][0]["settings"] = term_settings_json(term_settings(point));
   document["points"][0]["time_terms"] = time_terms_json(time_terms(point.result, point.detail));
   document["points"][0]["transfers"] = transfers_json(point.result, point.detail);
   return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';

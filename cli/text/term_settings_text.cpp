@@ -1,0 +1,35 @@
+#include "cli/text/term_settings_text.hpp"
+
+#include "cli/text/wording.hpp"
+#include "plots/role_style.hpp"
+#include "plots/table.hpp"
+#include "scenarios/studies/term_settings.hpp"
+
+namespace tidemark {
+namespace term_settings_text_detail {
+namespace {
+
+// Returns the arguments of the Trainer, or else the line of PyTorch; --json has both.
+const std::string& elsewhere(const TermSetting& setting) {
+  return setting.hugging_face.empty() ? setting.pytorch : setting.hugging_face;
+}
+
+}  // namespace
+}  // namespace term_settings_text_detail
+
+std::string explain_settings(const DetailedPoint& point, bool colour, std::size_t width) {
+  const std::vector<TermSetting> settings = term_settings(point);
+  if (settings.empty()) return {};
+  Table table({{"term"}, {"here"}, {"for Hugging Face, or in PyTorch"}}, 2);
+  const TermSetting* previous = nullptr;
+  for (const TermSetting& setting : settings) {
+    const bool same = previous != nullptr && previous->role == setting.role;
+    table.add_row({{same ? "" : std::string(style_of(setting.role).label)},
+                   {setting.change},
+                   {term_settings_text_detail::elsewhere(setting)}});
+    previous = &setting;
+  }
+  return '\n' + bold("Settings that change these terms", colour) + '\n' + table.text(colour, width);
+}
+
+}  // namespace tidemark
