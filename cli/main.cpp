@@ -34,7 +34,7 @@ namespace {
 
 using Commands = std::tuple<RunCommand, FitCommand, SearchCommand, SweepCommand, ExplainCommand,
                             DiffCommand, CompareCommand, CheckCommand, ListCommand, DescribeCommand,
-                            GraphCommand, InitCommand, PackCommand, PlanCommand,
+                            GraphCommand, InitCommand, ImportCommand, PackCommand, PlanCommand,
                             ReplayAllocatorCommand, ReplayEvictionCommand, RecipeCommand>;
 
 constexpr const char* kAbout =
@@ -47,6 +47,7 @@ constexpr const char* kProgramExamples = R"(Examples:
   tidemark run gpt2-xl --gpu v100-sxm-32gb -s training.micro_batch=4
   tidemark init && tidemark run scenario.yaml        a commented scenario to start from
   tidemark recipe llama-3-8b --gpu rtx-4090          the ways that fit, as settings to copy
+  tidemark import ds_config.json --model gpt2-xl     the settings of another tool as a scenario
   tidemark explain scenario.yaml                     what makes up the peak, byte by byte
   tidemark diff scenario.yaml -b training.micro_batch=8   why one peak is larger, term by term
   tidemark list models                               also: gpus, policies, allocators, optimizers

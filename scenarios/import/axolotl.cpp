@@ -1,0 +1,309 @@
+// axolotl's configuration (docs.axolotl.ai config reference; axolotl/utils/schemas/config.py).
+#include <array>
+
+#include <fmt/format.h>
+
+#include "scenarios/import/draft.hpp"
+#include "scenarios/read/short_form.hpp"
+
+namespace tidemark {
+namespace axolotl_detail {
+namespace {
+
+constexpr auto kWithoutEffect = std::to_array<std::string_view>({"base_model*",
+                                                                 "model_type",
+                                                                 "tokenizer_*",
+                                                                 "is_llama_derived_model",
+                                                                 "is_mistral_derived_model",
+                                                                 "is_falcon_derived_model",
+                                                                 "is_qwen_derived_model",
+                                                                 "trust_remote_code",
+                                                                 "strict",
+                                                                 "datasets",
+                                                                 "test_datasets",
+                                                                 "dataset_*",
+                                                                 "pretraining_dataset",
+                                                                 "val_set_size",
+                                                                 "output_dir",
+                                                                 "chat_template*",
+                                                                 "special_tokens",
+                                                                 "tokens",
+                                                                 "added_tokens_overrides",
+                                                                 "resize_token_embeddings_to_32x",
+                                                                 "shuffle_merged_datasets",
+                                                                 "train_on_inputs",
+                                                                 "group_by_length",
+                                                                 "eval_*",
+                                                                 "wandb_*",
+                                                                 "mlflow_*",
+                                                                 "comet_*",
+                                                                 "use_wandb",
+                                                                 "use_mlflow",
+                                                                 "use_comet",
+                                                                 "num_epochs",
+                                                                 "max_steps",
+                                                                 "lr_scheduler*",
+                                                                 "learning_rate",
+                                                                 "cosine_*",
+                                                                 "weight_decay",
+                                                                 "adam_*",
+                                                                 "warmup_*",
+                                                                 "logging_steps",
+                                                                 "save_*",
+                                                                 "saves_per_epoch",
+                                                                 "evals_per_epoch",
+                                                                 "early_stopping_patience",
+                                                                 "resume_from_checkpoint",
+                                                                 "auto_resume_from_checkpoints",
+                                                                 "local_rank",
+                                                                 "debug",
+                                                                 "seed",
+                                                                 "hub_*",
+                                                                 "push_to_hub",
+                                                                 "push_dataset_to_hub",
+                                                                 "hf_use_auth_token",
+                                                                 "loss_watchdog_*",
+                                                                 "ddp_timeout",
+                                                                 "revision_of_model",
+                                                                 "lora_model_dir",
+                                                                 "lora_out_dir",
+                                                                 "lora_on_cpu",
+                                                                 "lora_fan_in_fan_out",
+                                                                 "merge_lora",
+                                                                 "default_system_message",
+                                                                 "load_best_model_at_end",
+                                                                 "metric_for_best_model",
+                                                                 "plugins",
+                                                                 "roles_to_train",
+                                                                 "train_on_eos",
+                                                                 "experimental_skip_move_to_device",
+                                                                 "low_cpu_mem_usage",
+                                                                 "sample_packing_*",
+                                                                 "eval_sample_packing",
+                                                                 "multipack_real_batches",
+                                                                 "torchdistx_path",
+                                                                 "include_tokens_per_second",
+                                                                 "remove_unused_columns",
+                                                                 "skip_prepare_dataset",
+                                                                 "gptq",
+                                                                 "overrides_of_model_config",
+                                                                 "type_of_model",
+                                                                 "tf32_full",
+                                                                 "noisy_embedding_alpha",
+                                                                 "rl_beta"});
+
+// Returns the value of the first key that is set and true.
+bool is_on(const Settings& settings, std::string_view key) {
+  const auto word = settings.word(key);
+  return word && (*word == "true" || *word == "full");
+}
+
+void import_precision(Settings& settings, ScenarioDraft& draft) {
+  for (const auto& [key, type] : {std::pair{"bf16", "bf16"}, std::pair{"bfloat16", "bf16"},
+                                  std::pair{"fp16", "fp16"}, std::pair{"float16", "fp16"}}) {
+    // "auto" takes bfloat16 where the device has it.
+    const bool chosen =
+        is_on(settings, key) || (settings.is_auto(key) && std::string_view(key) == "bf16");
+    if (chosen && draft.low_precision.is_null()) {
+      draft.low_precision = scalar_at(type, settings.location(key));
+      // The model is loaded in that type.
+      draft.low_model = std::string_view(type) == "bf16" || std::string_view(key) == "float16";
+      settings.becomes(key, fmt::format("training.precision: {}", type));
+    } else {
+      settings.without_effect(key, chosen ? "another key decides" : "off");
+    }
+  }
+  if (const auto tf32 = settings.word("tf32")) {
+    draft.tf32 = *tf32 == "true" || *tf32 == "auto";
+    settings.becomes("tf32", draft.tf32 ? "TF32 where nothing is 16-bit" : "no TF32");
+  }
+}
+
+void import_attention_switches(Settings& settings, ScenarioDraft& draft) {
+  import_attention(settings, "attn_implementation", draft);
+  for (const auto& [key, kind] :
+       {std::pair{"flash_attention", "flash"}, std::pair{"sdp_attention", "flash"},
+        std::pair{"xformers_attention", "flash"}, std::pair{"flex_attention", "flash"},
+        std::pair{"eager_attention", "math"}}) {
+    if (is_on(settings, key)) {
+      draft.set_training("attention", scalar_at(kind, settings, key));
+      settings.becomes(key, fmt::format("training.attention: {}", kind));
+    } else {
+      settings.without_effect(key, "off");
+    }
+  }
+}
+
+// Copies a number or a list to the policy `lora`.
+void copy_to_lora(Settings& settings, std::string_view key, const std::string& parameter,
+                  Value& lora) {
+  const Value* value = settings.value(key);
+  if (value == nullptr) return;
+  set_entry(lora, parameter, settings.location(key), *value);
+  settings.becomes(key, fmt::format("policies.lora.{}", parameter));
+}
+
+std::string base_of(Settings& settings, const std::string& adapter) {
+  const bool four = is_on(settings, "load_in_4bit");
+  const bool eight = is_on(settings, "load_in_8bit");
+  if (four && eight) {
+    throw UserError(settings.location("load_in_8bit"), "load_in_8bit",
+                    "load_in_4bit and load_in_8bit are both set; axolotl takes one of them");
+  }
+  if (adapter == "qlora" && !four) {
+    throw UserError(settings.location("adapter"), "adapter",
+                    "qlora needs load_in_4bit: true, as axolotl says; or write adapter: lora");
+  }
+  std::string base;
+  if (eight) base = "int8";
+  if (four) {
+    // axolotl asks for double quantisation unless bnb_config_kwargs says otherwise.
+    bool nested = true;
+    std::string type = "nf4";
+    if (settings.has("bnb_config_kwargs")) {
+      Settings options = settings.group("bnb_config_kwargs");
+      nested = options.flag("bnb_4bit_use_double_quant").value_or(true);
+      type = options.word("bnb_4bit_quant_type").value_or("nf4");
+      options.becomes("bnb_4bit_use_double_quant", "policies.lora.base");
+      options.becomes("bnb_4bit_quant_type", "policies.lora.base");
+      options.finish();
+    }
+    base = nested ? type + "_dq" : type;
+  }
+  return base;
+}
+
+void import_adapter(Settings& settings, ScenarioDraft& draft) {
+  const std::string adapter = settings.word("adapter").value_or("");
+  if (adapter.empty()) {
+    for (const char* key : {"load_in_4bit", "load_in_8bit"}) {
+      if (is_on(settings, key))
+        settings.not_understood(key, "a quantised model trains by adapters");
+    }
+    settings.without_effect("adapter", "off");
+  } else if (adapter != "lora" && adapter != "qlora") {
+    settings.not_understood("adapter", "lora and qlora are known here");
+  } else {
+    const Location location = settings.location("adapter");
+    const std::string base = base_of(settings, adapter);
+    Value& lora = draft.policy("lora", location);
+    settings.becomes("adapter", "policies.lora");
+    copy_to_lora(settings, "lora_r", "rank", lora);
+    copy_to_lora(settings, "lora_alpha", "alpha", lora);
+    copy_to_lora(settings, "lora_dropout", "dropout", lora);
+    if (is_on(settings, "lora_target_linear")) {
+      set_entry(lora, "targets", settings.location("lora_target_linear"),
+                scalar_at("all-linear", settings, "lora_target_linear"));
+      settings.becomes("lora_target_linear", "policies.lora.targets: all-linear");
+    } else {
+      copy_to_lora(settings, "lora_target_modules", "targets", lora);
+    }
+    copy_to_lora(settings, "lora_modules_to_save", "modules_to_save", lora);
+    for (const auto& [key, parameter] :
+         {std::pair{"peft_use_dora", "dora"}, std::pair{"peft_use_rslora", "rslora"}}) {
+      if (!is_on(settings, key)) continue;
+      set_entry(lora, parameter, settings.location(key), scalar_at("true", settings, key));
+      settings.becomes(key, fmt::format("policies.lora.{}: true", parameter));
+    }
+    if (!base.empty()) {
+      const char* key = base == "int8" ? "load_in_8bit" : "load_in_4bit";
+      set_entry(lora, "base", settings.location(key), scalar_at(base, settings, key));
+      settings.becomes(key, fmt::format("policies.lora.base: {}", base));
+    }
+    draft.low_frozen = true;
+  }
+  constexpr auto kOff = std::to_array<std::string_view>(
+      {"load_in_4bit", "load_in_8bit", "lora_*", "peft_use_dora", "peft_use_rslora"});
+  if (adapter.empty()) settings.without_effect(kOff);
+  constexpr auto kSwitchedOff = std::to_array<std::string_view>(
+      {"load_in_4bit", "load_in_8bit", "lora_target_linear", "peft_use_dora", "peft_use_rslora"});
+  settings.without_effect(kSwitchedOff);
+}
+
+// Reentrant checkpointing gives adapters no gradient unless the embedding's output asks for one.
+void ask_for_input_gradients(ScenarioDraft& draft) {
+  if (!draft.has_policy("lora") || !draft.has_policy("checkpoint_every")) return;
+  const Value* reentrant = draft.policy("checkpoint_every", {}).find("reentrant");
+  if (reentrant != nullptr && reentrant->scalar == "false") return;
+  Value& lora = draft.policy("lora", {});
+  set_entry(lora, "input_gradients", lora.location, scalar_at("true", lora.location));
+}
+
+void import_batches(Settings& settings, ScenarioDraft& draft) {
+  if (const auto batch = settings.integer("micro_batch_size", at_least(1))) {
+    draft.set_training("micro_batch",
+                       scalar_at(fmt::to_string(*batch), settings, "micro_batch_size"));
+    settings.becomes("micro_batch_size", fmt::format("training.micro_batch: {}", *batch));
+  }
+  if (const auto batch = settings.integer("batch_size", at_least(1))) {
+    draft.global_batch = *batch;
+    settings.becomes("batch_size", "micro_batch x accumulate x hardware.count");
+  }
+  if (const auto length = settings.integer("sequence_len", at_least(1))) {
+    draft.set_training("sequence", scalar_at(fmt::to_string(*length), settings, "sequence_len"));
+    settings.becomes("sequence_len", fmt::format("training.sequence: {}", *length));
+  }
+  for (const char* key : {"sample_packing", "pad_to_sequence_len"}) {
+    if (const auto full = settings.word(key)) {
+      settings.becomes(key, *full == "true" ? "every sequence has training.sequence tokens"
+                                            : "the longest sequence is simulated");
+    }
+  }
+}
+
+void import_losses(Settings& settings, ScenarioDraft& draft) {
+  if (is_on(settings, "liger_fused_linear_cross_entropy")) {
+    draft.policy("fused_loss", settings.location("liger_fused_linear_cross_entropy")) =
+        scalar_at("liger", settings, "liger_fused_linear_cross_entropy");
+    settings.becomes("liger_fused_linear_cross_entropy", "policies.fused_loss: liger");
+  }
+  for (const char* key : {"liger_rope", "liger_rms_norm", "liger_layer_norm",
+                          "liger_glu_activation", "liger_cross_entropy", "cut_cross_entropy"}) {
+    if (is_on(settings, key)) settings.not_understood(key, "its kernels are not simulated");
+    settings.without_effect(key, "off");
+  }
+}
+
+void import_parallel(Settings& settings, ScenarioDraft& draft) {
+  for (const auto& [key, policy] : {std::pair{"tensor_parallel_size", "tensor_parallel"},
+                                    std::pair{"context_parallel_size", "context_parallel"},
+                                    std::pair{"sequence_parallel_degree", "context_parallel"}}) {
+    const auto size = settings.integer(key, at_least(1));
+    if (!size) continue;
+    if (*size > 1) {
+      set_entry(draft.policy(policy, settings.location(key)), "size", settings.location(key),
+                scalar_at(fmt::to_string(*size), settings, key));
+    }
+    settings.becomes(key, fmt::format("policies.{}.size: {}", policy, *size));
+  }
+}
+
+}  // namespace
+}  // namespace axolotl_detail
+
+void import_axolotl(Settings& settings, ScenarioDraft& draft) {
+  axolotl_detail::import_batches(settings, draft);
+  axolotl_detail::import_precision(settings, draft);
+  axolotl_detail::import_attention_switches(settings, draft);
+  axolotl_detail::import_adapter(settings, draft);
+  import_optimizer(settings, "optimizer", draft);
+  import_trainer_keys(settings, draft);
+  import_checkpointing(settings, draft);
+  axolotl_detail::ask_for_input_gradients(draft);
+  axolotl_detail::import_losses(settings, draft);
+  axolotl_detail::import_parallel(settings, draft);
+  import_deepspeed_file(settings, "deepspeed", draft);
+  if (const auto version = settings.integer("fsdp_version", between(1, 2)))
+    settings.becomes("fsdp_version", fmt::format("policies.fsdp.version: {}", *version));
+  import_fsdp(settings, draft);
+  if (draft.has_policy("fsdp")) {
+    if (const auto version = settings.integer("fsdp_version")) {
+      set_entry(draft.policy("fsdp", {}), "version", settings.location("fsdp_version"),
+                scalar_at(fmt::to_string(*version), settings, "fsdp_version"));
+    }
+  }
+  settings.without_effect(axolotl_detail::kWithoutEffect);
+  settings.finish();
+}
+
+}  // namespace tidemark

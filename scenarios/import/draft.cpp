@@ -1,0 +1,143 @@
+#include "scenarios/import/draft.hpp"
+
+#include <array>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "scenarios/read/short_form.hpp"
+
+namespace tidemark {
+namespace draft_detail {
+namespace {
+
+// A name of transformers' OptimizerNames, of axolotl or bitsandbytes, and ours.
+struct OptimizerName {
+  std::string_view name;
+  std::string_view ours;
+  std::string_view implementation = "";
+};
+constexpr auto kOptimizers = std::to_array<OptimizerName>({
+    {"adamw", "adamw"},
+    {"adamw_torch", "adamw"},
+    {"adamw_hf", "adamw"},
+    {"adamw_torch_fused", "adamw", "fused"},
+    {"adamw_apex_fused", "adamw", "fused"},
+    {"paged_adamw", "adamw"},
+    {"paged_adamw_32bit", "adamw"},
+    {"adamw_bnb_8bit", "adamw_8bit"},
+    {"adamw_8bit", "adamw_8bit"},
+    {"paged_adamw_8bit", "paged_adamw_8bit"},
+    {"adamw_torch_8bit", "adamw_8bit", "torchao"},
+    {"ao_adamw_8bit", "adamw_8bit", "torchao"},
+    {"adamw_torch_4bit", "adamw_4bit"},
+    {"ao_adamw_4bit", "adamw_4bit"},
+    {"adafactor", "adafactor"},
+    {"sgd", "sgd"},
+    {"adagrad", "adagrad"},
+    {"rmsprop", "rmsprop"},
+    {"rmsprop_bnb_32bit", "rmsprop"},
+    {"lion_32bit", "lion"},
+    {"lion_pytorch", "lion"},
+    {"muon", "muon"},
+    {"galore_adamw", "galore"},
+    {"apollo_adamw", "apollo"},
+});
+
+}  // namespace
+}  // namespace draft_detail
+
+ScenarioDraft::ScenarioDraft()
+    : training(mapping_value({})), hardware(mapping_value({})), policies(mapping_value({})) {}
+
+void ScenarioDraft::set_training(const std::string& key, Value value) {
+  const Location location = value.location;
+  set_entry(training, key, location, std::move(value));
+}
+
+Value& ScenarioDraft::policy(const std::string& name, const Location& location) {
+  if (policies.find(name) == nullptr) set_entry(policies, name, location, mapping_value(location));
+  return *policies.find(name);
+}
+
+bool ScenarioDraft::has_policy(std::string_view name) const {
+  return policies.find(name) != nullptr;
+}
+
+void ScenarioDraft::complete() {
+  const bool low = !low_precision.is_null();
+  std::string precision = "fp32";
+  if (low && engine == TrainingEngine::kDeepSpeed && !low_frozen) {
+    precision = low_precision.scalar + "_mixed";
+  } else if (low && engine == TrainingEngine::kFsdp && !low_frozen) {
+    Value& fsdp = policy("fsdp", low_precision.location);
+    for (const char* key : {"param_dtype", "reduce_dtype"})
+      set_entry(fsdp, key, low_precision.location, low_precision);
+  } else if (low) {
+    precision = low_model || low_frozen ? low_precision.scalar : low_precision.scalar + "_autocast";
+  } else if (tf32) {
+    precision = "tf32";
+  }
+  set_training("precision", scalar_at(precision, low_precision.location));
+  if (low && low_precision.scalar == "fp16") {
+    set_training("loss_scale",
+                 loss_scale.is_null() ? scalar_at("dynamic", low_precision.location) : loss_scale);
+  }
+  const auto number = [&](std::string_view key) -> std::int64_t {
+    const Value* value = training.find(key);
+    return value == nullptr ? 1 : std::stoll(value->scalar);
+  };
+  // A step's samples are micro-batch x accumulation x GPUs: two of them give the third.
+  if (global_batch > 0) {
+    const std::int64_t rank_batch = number("micro_batch") * number("accumulate");
+    if (ranks == 0 && training.find("accumulate") != nullptr && global_batch % rank_batch == 0) {
+      ranks = global_batch / rank_batch;
+    } else if (training.find("accumulate") == nullptr) {
+      const std::int64_t gpus = ranks == 0 ? 1 : ranks;
+      const std::int64_t micro_batch = number("micro_batch");
+      if (training.find("micro_batch") == nullptr && global_batch % gpus == 0) {
+        set_training("micro_batch", scalar_at(fmt::to_string(global_batch / gpus), Location{}));
+      } else if (global_batch % (micro_batch * gpus) == 0) {
+        set_training("accumulate",
+                     scalar_at(fmt::to_string(global_batch / (micro_batch * gpus)), Location{}));
+      }
+    }
+  }
+  if (ranks > 1) set_entry(hardware, "count", {}, scalar_at(fmt::to_string(ranks), Location{}));
+}
+
+Value scalar_at(std::string text, const Settings& settings, std::string_view key) {
+  const Value* value = settings.value(key);
+  return scalar_at(std::move(text), value == nullptr ? settings.location(key) : value->location);
+}
+
+Value scalar_at(std::string text, const Location& location) {
+  return text_value(std::move(text), location);
+}
+
+void import_optimizer(Settings& settings, std::string_view key, ScenarioDraft& draft) {
+  const auto name = settings.word(key);
+  if (!name) return;
+  for (const draft_detail::OptimizerName& known : draft_detail::kOptimizers) {
+    if (known.name != *name) continue;
+    const Location location = settings.value(key)->location;
+    Value optimizer = scalar_at(std::string(known.ours), location);
+    std::string outcome = fmt::format("training.optimizer: {}", known.ours);
+    if (!known.implementation.empty()) {
+      Value mapping = mapping_value(location);
+      set_entry(mapping, "name", location, std::move(optimizer));
+      set_entry(mapping, "implementation", location,
+                scalar_at(std::string(known.implementation), location));
+      optimizer = std::move(mapping);
+      outcome += fmt::format(", {}", known.implementation);
+    }
+    if (name->starts_with("paged_adamw") && *name != "paged_adamw_8bit")
+      outcome += " (its pages count as on the device)";
+    settings.becomes(key, outcome);
+    draft.set_training("optimizer", std::move(optimizer));
+    return;
+  }
+  settings.not_understood(key, "no optimizer here has its states; adamw is taken");
+}
+
+}  // namespace tidemark

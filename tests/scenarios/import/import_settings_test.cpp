@@ -1,0 +1,230 @@
+#include "scenarios/import/import_settings.hpp"
+
+#include <algorithm>
+
+#include <doctest/doctest.h>
+
+#include "scenarios/results/document_json.hpp"
+#include "tests/scenarios/scenario_files.hpp"
+
+namespace tidemark::import_settings_test {
+namespace {
+
+const ImportOptions kGpt2{.model = "gpt2", .gpu = "a100-sxm-80gb"};
+
+ImportedScenario read(const std::string& text, const std::string& file = "file.yaml") {
+  return read_settings(parse_document(text, file), kGpt2);
+}
+
+// Returns training and policies as one line of JSON each.
+std::string training(const ImportedScenario& imported) {
+  return as_json(*imported.scenario.find("training"));
+}
+std::string policies(const ImportedScenario& imported) {
+  return as_json(*imported.scenario.find("policies"));
+}
+
+bool lists(const std::vector<ImportedSetting>& settings, const std::string& key) {
+  return std::any_of(settings.begin(), settings.end(),
+                     [&](const ImportedSetting& setting) { return setting.key == key; });
+}
+
+// Returns the keys of a document, as an importer names them.
+void collect_keys(const Value& value, const std::string& path, std::vector<std::string>& keys) {
+  for (const Value::Entry& entry : value.entries) {
+    const std::string key = path.empty() ? entry.key : path + '.' + entry.key;
+    keys.push_back(key);
+    collect_keys(entry.value, key, keys);
+  }
+}
+
+constexpr const char* kDeepSpeed = R"({
+  "train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2,
+  "gradient_clipping": 1.0, "bf16": {"enabled": true},
+  "optimizer": {"type": "AdamW", "params": {"lr": 3e-5}},
+  "zero_optimization": {"stage": 3, "overlap_comm": true, "reduce_bucket_size": 5e8,
+    "stage3_max_live_parameters": 1e9, "sub_group_size": 1e9,
+    "offload_optimizer": {"device": "cpu", "pin_memory": true},
+    "zero_quantized_weights": true},
+  "steps_per_print": 10
+})";
+constexpr const char* kTrainingArguments = R"({
+  "output_dir": "out", "per_device_train_batch_size": 2, "gradient_accumulation_steps": 8,
+  "bf16": true, "optim": "adamw_bnb_8bit", "gradient_checkpointing": true,
+  "gradient_checkpointing_kwargs": {"use_reentrant": false}, "max_grad_norm": 0.5,
+  "learning_rate": 2e-5, "logging_steps": 10, "neftune_noise_alpha": 5
+})";
+constexpr const char* kAccelerate = R"(compute_environment: LOCAL_MACHINE
+distributed_type: FSDP
+mixed_precision: bf16
+num_processes: 8
+fsdp_config:
+  fsdp_version: 2
+  fsdp_reshard_after_forward: true
+  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
+  fsdp_activation_checkpointing: true
+  fsdp_state_dict_type: SHARDED_STATE_DICT
+)";
+constexpr const char* kAxolotl = R"(base_model: NousResearch/Llama-3.2-1B
+load_in_4bit: true
+adapter: qlora
+lora_r: 32
+lora_alpha: 16
+lora_dropout: 0.05
+lora_target_modules: [q_proj, v_proj]
+sequence_len: 2048
+sample_packing: true
+micro_batch_size: 2
+gradient_accumulation_steps: 4
+optimizer: paged_adamw_8bit
+bf16: auto
+tf32: false
+gradient_checkpointing: true
+flash_attention: true
+datasets: [{path: d, type: alpaca}]
+some_new_key: 3
+)";
+
+TEST_SUITE("unit") {
+  TEST_CASE("a DeepSpeed configuration says batches, ZeRO, its offloading and types") {
+    const ImportedScenario imported = read(kDeepSpeed, "ds.json");
+    CHECK(imported.format == "DeepSpeed configuration");
+    CHECK(training(imported) ==
+          R"({"micro_batch": 4, "accumulate": 2, "optimizer": "adamw", "clip_grad_norm": 1, )"
+          R"("precision": "bf16_mixed"})");
+    CHECK(policies(imported) ==
+          R"([{"zero": {"stage": 3, "reduce_bucket_size": 500000000, )"
+          R"("stage3_max_live_parameters": 1000000000, "sub_group_size": 1000000000, )"
+          R"("overlap_comm": true}}, {"offload_optimizer": {"tier": "host"}}])");
+    // 64 samples = 4 x 2 x 8 GPUs.
+    CHECK(as_json(*imported.scenario.find("hardware")) ==
+          R"({"gpu": "a100-sxm-80gb", "count": 8})");
+    CHECK(lists(imported.report.not_understood, "zero_optimization.zero_quantized_weights"));
+    CHECK(lists(imported.report.without_effect, "optimizer.params.lr"));
+    CHECK(imported.report.not_understood.size() == 1);
+  }
+
+  TEST_CASE("TrainingArguments have the Trainer's defaults: autocast, clipping at 1") {
+    const ImportedScenario imported = read(kTrainingArguments);
+    CHECK(imported.format == "TrainingArguments");
+    CHECK(training(imported) == R"({"micro_batch": 2, "accumulate": 8, "clip_grad_norm": 0.5, )"
+                                R"("optimizer": "adamw_8bit", "precision": "bf16_autocast"})");
+    CHECK(policies(imported) == R"([{"checkpoint_every": {"period": 1, "reentrant": false}}])");
+    CHECK(lists(imported.report.not_understood, "neftune_noise_alpha"));
+    const ImportedScenario bare = read("{output_dir: out}");
+    CHECK(training(bare) == R"({"micro_batch": 8, "clip_grad_norm": 1.0, "precision": "fp32"})");
+    // Types of DeepSpeed's configuration, where one is named, are those of its own engine.
+    const ImportedScenario with_zero = read(
+        "{output_dir: out, bf16: true, fp16: false, deepspeed: {zero_optimization: {stage: 2, "
+        "reduce_bucket_size: auto}, bf16: {enabled: auto}}}");
+    CHECK(training(with_zero).find("bf16_mixed") != std::string::npos);
+    CHECK(policies(with_zero) == R"([{"zero": {"stage": 2}}])");
+  }
+
+  TEST_CASE("Accelerate's FSDP keeps fp32 shards and computes in the mixed type") {
+    const ImportedScenario imported = read(kAccelerate);
+    CHECK(imported.format == "Accelerate configuration");
+    CHECK(training(imported) == R"({"precision": "fp32"})");
+    CHECK(policies(imported) ==
+          R"([{"fsdp": {"version": 2, "units": "blocks", "reshard_after_forward": true, )"
+          R"("param_dtype": "bf16", "reduce_dtype": "bf16"}}, )"
+          R"({"checkpoint_every": {"period": 1, "reentrant": false}}])");
+    CHECK(as_json(*imported.scenario.find("hardware")) ==
+          R"({"gpu": "a100-sxm-80gb", "count": 8})");
+    CHECK(imported.report.not_understood.empty());
+    const ImportedScenario zero = read(
+        "{distributed_type: DEEPSPEED, num_processes: 2, mixed_precision: fp16, deepspeed_config: "
+        "{zero_stage: 2, offload_optimizer_device: cpu, gradient_accumulation_steps: 4}}");
+    CHECK(policies(zero) == R"([{"zero": {"stage": 2}}, {"offload_optimizer": {"tier": "host"}}])");
+    CHECK(training(zero) ==
+          R"({"accumulate": 4, "precision": "fp16_mixed", "loss_scale": "dynamic"})");
+    CHECK(policies(read("{distributed_type: FSDP, fsdp_config: {fsdp_sharding_strategy: 2}}")) ==
+          R"([{"fsdp": {"version": 1, "reshard_after_forward": false}}])");
+  }
+
+  TEST_CASE("axolotl's QLoRA has a quantised base, adapters and reentrant checkpointing") {
+    const ImportedScenario imported = read(kAxolotl);
+    CHECK(imported.format == "axolotl configuration");
+    CHECK(policies(imported) ==
+          R"([{"lora": {"rank": 32, "alpha": 16, "dropout": 0.05, "targets": ["q_proj", )"
+          R"("v_proj"], "base": "nf4_dq", "input_gradients": true}}, )"
+          R"({"checkpoint_every": {"period": 1}}])");
+    CHECK(training(imported) ==
+          R"({"micro_batch": 2, "sequence": 2048, "attention": "flash", )"
+          R"("optimizer": "paged_adamw_8bit", "accumulate": 4, "clip_grad_norm": 1.0, )"
+          R"("precision": "bf16"})");
+    CHECK(imported.report.not_understood.size() == 1);
+    CHECK(lists(imported.report.not_understood, "some_new_key"));
+    CHECK(policies(read("{base_model: m, adapter: lora, load_in_8bit: true, lora_r: 8, "
+                        "lora_target_linear: true}")) ==
+          R"([{"lora": {"rank": 8, "targets": "all-linear", "base": "int8"}}])");
+  }
+
+  TEST_CASE("mistakes in an imported file name its line, column and key") {
+    const auto refused = [](const std::string& text, const std::string& reason) {
+      CAPTURE(text);
+      const std::string error = error_of([&] { static_cast<void>(read(text, "f.yaml")); });
+      CHECK(error.find(reason) != std::string::npos);
+    };
+    refused("zero_optimization:\n  stage: 4\n", "f.yaml:2:10: zero_optimization.stage: ");
+    refused("output_dir: o\nper_device_train_batch_size: many\n",
+            "f.yaml:2:30: per_device_train_batch_size: expected an integer");
+    refused("zero_optimization: {stage: 2, reduce_bucket_size: 1.5}", "expected an integer");
+    refused("base_model: m\nadapter: qlora\n", "f.yaml:2:1: adapter: qlora needs load_in_4bit");
+    refused("base_model: m\nadapter: lora\nload_in_4bit: true\nload_in_8bit: true\n",
+            "load_in_4bit and load_in_8bit are both set");
+    refused("colour: red\n", "none of the keys");
+    refused("{model: gpt2, hardware: h100}", "is a scenario already");
+    refused("[1, 2]", "expected a mapping");
+  }
+
+  TEST_CASE("what this Tidemark cannot simulate is left out, with its reason") {
+    const auto imported_as = [](const std::string& text) {
+      return import_settings(parse_document(text, "f.yaml"), kGpt2, environment());
+    };
+    for (const char* text : {kDeepSpeed, kTrainingArguments, kAccelerate, kAxolotl}) {
+      const ImportedScenario imported = imported_as(text);
+      // The written text is a scenario, and the same one.
+      const std::string yaml = scenario_yaml(imported, "f.yaml");
+      const Value again = parse_document(yaml, "s.yaml");
+      CHECK(error_of([&] { static_cast<void>(decode_scenario(again, environment())); }) ==
+            "accepted");
+      CHECK(as_json(*again.find("policies")) == as_json(*imported.scenario.find("policies")));
+      for (const ImportedSetting& setting : imported.report.not_understood)
+        CHECK(yaml.find(setting.key) != std::string::npos);
+    }
+    const ImportedScenario imported =
+        imported_as("{output_dir: o, optim: adamw_torch, gradient_accumulation_steps: 100000}");
+    CHECK(lists(imported.report.not_understood, "gradient_accumulation_steps"));
+    CHECK(imported.scenario.find("training")->find("accumulate") == nullptr);
+  }
+}
+
+TEST_SUITE("property") {
+  TEST_CASE("every key of a file is reported exactly once") {
+    for (const char* text : {kDeepSpeed, kTrainingArguments, kAccelerate, kAxolotl}) {
+      const Value file = parse_document(text, "f.yaml");
+      const ImportedScenario imported = read_settings(file, kGpt2);
+      std::vector<std::string> reported;
+      for (const auto* list : {&imported.report.understood, &imported.report.without_effect,
+                               &imported.report.not_understood}) {
+        for (const ImportedSetting& setting : *list)
+          reported.push_back(setting.key);
+      }
+      std::vector<std::string> keys;
+      collect_keys(file, "", keys);
+      for (const std::string& key : keys) {
+        CAPTURE(key);
+        const auto times = std::count(reported.begin(), reported.end(), key);
+        // A group reports by its keys, or as a whole.
+        const bool inside = std::any_of(reported.begin(), reported.end(), [&](const auto& other) {
+          return other.starts_with(key + '.') || key.starts_with(other + '.');
+        });
+        CHECK(times + (inside ? 1 : 0) == 1);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tidemark::import_settings_test
