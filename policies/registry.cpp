@@ -9,6 +9,7 @@
 #include "graph/core/errors.hpp"
 #include "graph/core/paths.hpp"
 #include "policies/eviction/entries.hpp"
+#include "policies/loss/entries.hpp"
 #include "policies/parallel/entries.hpp"
 #include "policies/recompute/entries.hpp"
 #include "policies/residency/entries.hpp"
@@ -38,6 +39,8 @@ auto guarded(const std::string& path, const Call& call) {
 
 PolicyRegistry::PolicyRegistry()
     : entries_{
+          chunked_loss_entry(),
+          fused_loss_entry(),
           context_parallel_entry(),
           expert_parallel_entry(),
           tensor_parallel_entry(),

@@ -16,6 +16,9 @@ struct DifferentiateOptions {
   std::optional<DType> gradient_dtype;
   // The graph is an evaluation_graph(): the training loop's variable keeps what the model returned.
   bool evaluates = false;
+  // A gradient that forward has computed and autograd kept becomes .grad itself. Otherwise it is
+  // copied: a step that accumulates or shards gradients needs them to be made in backward.
+  bool takes_saved_gradients = false;
   // Transfers of a pipeline's chunk; null for a whole model.
   const StageBoundary* boundary = nullptr;
 };

@@ -174,9 +174,11 @@ void GradientTape::accumulate_leaf(ParameterId id) {
   const Tensor gradient = *pending_[parameter.tensor];
   const Tensor& leaf = graph_.tensors[parameter.tensor];
   const DType wanted = options_.gradient_dtype.value_or(leaf.dtype);
+  const Role role = training_.storages[gradient.storage].role;
+  const bool fresh = role == Role::kActivationGradient ||
+                     (role == Role::kSavedActivation && options_.takes_saved_gradients);
   const bool stolen = !is_shared(parameter.tensor) && gradient.dtype == wanted &&
-                      gradient.is_contiguous() &&
-                      training_.storages[gradient.storage].role == Role::kActivationGradient;
+                      gradient.is_contiguous() && fresh;
   Tensor kept = gradient;
   if (!stolen) {
     kept = create("gradient", leaf.shape, wanted);

@@ -46,6 +46,7 @@ enum class OperatorPart : std::uint8_t {
   kWeightGradient,      // gradient of a node's weight only
   kBiasGradient,        // gradient of a node's bias only
   kBackward,            // any other kernel of a backward node
+  kRecompute,           // a forward kernel that the node itself repeats in backward
   kRootGradient,        // the ones that backward starts from
   kAddGradients,        // sums the gradients of a tensor with several readers
   kCopyGradient,        // makes .grad a copy of memory that others hold or that has another type

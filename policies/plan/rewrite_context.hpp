@@ -8,6 +8,7 @@
 
 namespace tidemark {
 
+struct ModelOptions;    // graph/models/model_options.hpp
 struct PrecisionRules;  // policies/rewrite/precision.hpp
 
 // Device, framework and precision are absent where parameters are only described, and in tests of
@@ -17,6 +18,8 @@ struct RewriteContext {
   const DeviceProfile* device = nullptr;
   const FrameworkRules* framework = nullptr;
   const PrecisionRules* precision = nullptr;
+  const ModelOptions* model = nullptr;  // sizes of the micro-batch, as absent as those above
+  bool computes_loss = true;            // false where a model is evaluated without its loss
 };
 
 }  // namespace tidemark

@@ -36,11 +36,14 @@ Graph build_forward(const StepSpec& spec) {
   return graph;
 }
 
-// Rewrites apply by stage, whatever order they are listed in.
+// Rewrites apply by stage and within it by name, whatever order they are listed in: masks come
+// before the rounding of quantisation-aware training.
 template <class Rewrite>
 std::vector<const Rewrite*> by_stage(std::vector<const Rewrite*> rewrites) {
-  std::stable_sort(rewrites.begin(), rewrites.end(),
-                   [](const Rewrite* a, const Rewrite* b) { return a->stage() < b->stage(); });
+  std::stable_sort(rewrites.begin(), rewrites.end(), [](const Rewrite* a, const Rewrite* b) {
+    if (a->stage() != b->stage()) return a->stage() < b->stage();
+    return a->name() < b->name();
+  });
   return rewrites;
 }
 
@@ -93,6 +96,13 @@ TrainingGraph train_model(const StepSpec& spec, const Graph& graph, std::vector<
   return result;
 }
 
+// Whether .grad is made once in a step and no rank reduces or shards it.
+bool makes_gradients_once(const StepSpec& spec) {
+  const TrainingOptions& training = spec.training;
+  return training.accumulate == 1 && training.zero_grad == ZeroGrad::kNone &&
+         training.framework->holds && spec.mesh.ranks() == 1;
+}
+
 void sum_roles(TrainedModel& model) {
   for (const Storage& storage : model.training.storages) {
     if (!storage.persistent && !storage.initial) continue;
@@ -111,13 +121,16 @@ RewriteContext rewrite_context(const StepSpec& spec) {
   return {.mesh = spec.mesh,
           .device = &spec.device,
           .framework = spec.training.framework,
-          .precision = &rules_of(spec.training.precision)};
+          .precision = &rules_of(spec.training.precision),
+          .model = &spec.training.model,
+          .computes_loss = spec.training.mode == StepMode::kTrain || spec.training.evaluates_loss};
 }
 
 DifferentiateOptions differentiate_options(const StepSpec& spec) {
   return {.hold_output = spec.training.hold_output,
           .gradient_dtype = spec.training.gradient_dtype,
           .evaluates = spec.training.mode == StepMode::kForward,
+          .takes_saved_gradients = build_training_detail::makes_gradients_once(spec),
           .boundary = nullptr};
 }
 

@@ -32,6 +32,22 @@ OperatorId maker_of(const TrainingGraph& graph, const ProgramOrder& order, const
   return {};
 }
 
+// Parameters, states and gradients are no saved activations, but a gradient that a fused loss has
+// made in forward is kept by autograd until backward makes it .grad.
+bool is_kept_for_steps(const TrainingGraph& graph, const ProgramOrder& order, const Liveness& live,
+                       GapId gap) {
+  const Storage& storage = graph.storages[live.gaps[gap].storage];
+  if (!storage.initial && !storage.persistent) return false;
+  const Operator& from = graph.operators[order.at[live.gaps[gap].from].op];
+  return storage.role != Role::kGradient || from.part != OperatorPart::kForward;
+}
+
+// Whether the operator recomputes in the hooks of saved tensors, which keep its operands.
+bool by_hooks(const TrainingGraph& graph, const ProgramOrder& order, Position position) {
+  const Occurrence& o = order.at[position];
+  return o.in_hooks || graph.operators[o.op].part == OperatorPart::kRecompute;
+}
+
 }  // namespace
 }  // namespace saved_tensors_detail
 
@@ -44,14 +60,15 @@ std::vector<SavedTensor> saved_tensors(const TrainingGraph& graph, const Program
   for (GapId id : ids_of(live.gaps)) {
     const Gap& gap = live.gaps[id];
     const Storage& storage = graph.storages[gap.storage];
-    if (storage.initial || storage.persistent || gap.from > end) continue;
+    if (gap.from > end || saved_tensors_detail::is_kept_for_steps(graph, order, live, id)) continue;
     // Ranks keep these, not autograd.
     if (storage.role == Role::kGatheredParameter || storage.role == Role::kCommunication) continue;
     // Other micro-batches in flight have saved tensors of their own.
     if (gap.instance != order.at[end].instance) continue;
     // A variable that backward does not read, such as the loss, is not saved.
     const bool held = gap.dead && gap.release > end && storage.role == Role::kSavedActivation;
-    const bool read = !gap.dead && gap.to.valid() && gap.to > end && !order.at[gap.to].in_hooks;
+    const bool read = !gap.dead && gap.to.valid() && gap.to > end &&
+                      !saved_tensors_detail::by_hooks(graph, order, gap.to);
     if ((!held && !read) || std::holds_alternative<Offload>(decisions[id])) continue;
     SavedTensor tensor{.storage = gap.storage,
                        .made_by = saved_tensors_detail::maker_of(graph, order, live, id),

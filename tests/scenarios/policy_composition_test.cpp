@@ -20,6 +20,8 @@ namespace {
 // Parameters that make a policy act on models of a few megabytes; others take their defaults.
 std::string listed(const std::string& name) {
   static const std::map<std::string, std::string> kParameters{
+      {"chunked_loss", "{chunks: 4}"},
+      {"fused_loss", "liger"},
       {"tensor_parallel", "{size: 1}"},
       {"context_parallel", "{size: 1}"},
       {"expert_parallel", "{size: 1}"},
@@ -115,6 +117,12 @@ Composed compose(const std::string& model, const std::string& training,
 bool may_join(const PolicyEntry& entry, const std::vector<const PolicyEntry*>& chosen,
               std::string_view model) {
   if (entry.name == "megatron_selective" && !is_gpt(model)) return false;
+  // One loss.
+  static const std::set<std::string_view> kLosses{"chunked_loss", "fused_loss"};
+  const bool has_loss = std::any_of(chosen.begin(), chosen.end(), [](const PolicyEntry* other) {
+    return kLosses.contains(other->name);
+  });
+  if (has_loss && kLosses.contains(entry.name)) return false;
   const bool single = entry.kind == "sequence" || entry.kind == "eviction";
   const auto reduces = [](const PolicyEntry& policy) {
     static const std::set<std::string_view> kReducing{"data_parallel", "distributed_optimizer",
@@ -153,7 +161,15 @@ TEST_SUITE("property") {
         names.push_back(listed(std::string(entry->name)));
         listed_once.insert(std::string(entry->name));
       }
-      const std::uint64_t kept = compose(model, training, {}).fingerprint;
+      // Those that change what is computed are compared with themselves alone.
+      static const std::set<std::string_view> kOtherModels{"chunked_loss", "fused_loss"};
+      std::vector<std::string> model_changes;
+      for (const PolicyEntry* entry : chosen) {
+        if (kOtherModels.contains(entry->name)) {
+          model_changes.push_back(listed(std::string(entry->name)));
+        }
+      }
+      const std::uint64_t kept = compose(model, training, model_changes).fingerprint;
       const Composed first_order = compose(model, training, names);
       std::reverse(names.begin(), names.end());
       const Composed other_order = compose(model, training, names);

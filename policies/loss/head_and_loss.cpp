@@ -1,0 +1,90 @@
+#include "policies/loss/head_and_loss.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "graph/core/errors.hpp"
+#include "graph/operators/communication/vocabulary.hpp"
+#include "graph/operators/family.hpp"
+
+namespace tidemark {
+namespace head_and_loss_detail {
+namespace {
+
+NodeId maker_of(const Graph& graph, TensorId tensor) {
+  for (NodeId id : ids_of(graph.nodes)) {
+    const std::vector<TensorId>& outputs = graph.nodes[id].outputs;
+    if (std::find(outputs.begin(), outputs.end(), tensor) != outputs.end()) return id;
+  }
+  return {};
+}
+
+int readers_of(const Graph& graph, TensorId tensor) {
+  int readers = 0;
+  for (const Node& node : graph.nodes)
+    readers += static_cast<int>(std::count(node.inputs.begin(), node.inputs.end(), tensor));
+  readers +=
+      static_cast<int>(std::count(graph.other_outputs.begin(), graph.other_outputs.end(), tensor));
+  return readers;
+}
+
+bool is_family(const Graph& graph, NodeId id, std::string_view family) {
+  return id.valid() && graph.nodes[id].family == find_family(family);
+}
+
+[[noreturn]] void fail(std::string_view policy, const std::string& problem) {
+  throw UserError({}, "policies." + std::string(policy), problem);
+}
+
+// Explains what the model ends with instead of a head and its cross-entropy.
+[[noreturn]] void fail_at(const Graph& graph, std::string_view policy, NodeId found) {
+  if (found.valid() && graph.nodes[found].family == &vocabulary_loss_family()) {
+    fail(policy, fmt::format("tensor_parallel divides the vocabulary, and {} takes a loss whose "
+                             "classes are on one GPU; leave one of the two out",
+                             policy));
+  }
+  fail(policy,
+       fmt::format("the model needs a linear layer whose logits go into cross-entropy, but {} of "
+                   "'{}' is made by {}",
+                   graph.loss.valid() ? "the loss" : "no loss", graph.name,
+                   found.valid() ? graph.describe(found) : "nothing; choose a training.loss"));
+}
+
+}  // namespace
+}  // namespace head_and_loss_detail
+
+HeadAndLoss find_head_and_loss(const Graph& graph, std::string_view policy) {
+  using namespace head_and_loss_detail;
+  HeadAndLoss found;
+  found.loss = graph.loss.valid() ? maker_of(graph, graph.loss) : NodeId();
+  if (!is_family(graph, found.loss, "nll_loss")) fail_at(graph, policy, found.loss);
+  NodeId at = found.loss;
+  while (true) {
+    const TensorId input = graph.nodes[at].inputs.front();
+    const NodeId maker = maker_of(graph, input);
+    const bool passes = is_family(graph, maker, "view") || is_family(graph, maker, "reshape") ||
+                        is_family(graph, maker, "cast") || is_family(graph, maker, "log_softmax");
+    const bool is_head = is_family(graph, maker, "linear");
+    if (!passes && !is_head) fail_at(graph, policy, maker.valid() ? maker : at);
+    if (readers_of(graph, input) > 1) {
+      fail(policy, fmt::format("the result of {} is read by more than the loss, so that all logits "
+                               "are needed; leave {} out",
+                               graph.describe(maker), policy));
+    }
+    if (is_head) {
+      found.head = maker;
+      break;
+    }
+    if (is_family(graph, maker, "log_softmax")) found.loss_dtype = graph.tensors[input].dtype;
+    found.between.insert(found.between.begin(), maker);
+    at = maker;
+  }
+  if (graph.nodes[found.head].attributes.flag("transposed_weight")) {
+    fail_at(graph, policy, found.head);
+  }
+  return found;
+}
+
+}  // namespace tidemark
