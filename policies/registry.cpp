@@ -8,6 +8,7 @@
 
 #include "graph/core/errors.hpp"
 #include "graph/core/paths.hpp"
+#include "policies/adapt/smaller_entries.hpp"
 #include "policies/eviction/entries.hpp"
 #include "policies/loss/entries.hpp"
 #include "policies/parallel/entries.hpp"
@@ -41,6 +42,7 @@ PolicyRegistry::PolicyRegistry()
     : entries_{
           chunked_loss_entry(),
           fused_loss_entry(),
+          distill_entry(),
           context_parallel_entry(),
           expert_parallel_entry(),
           tensor_parallel_entry(),

@@ -22,6 +22,8 @@ std::string listed(const std::string& name) {
   static const std::map<std::string, std::string> kParameters{
       {"chunked_loss", "{chunks: 4}"},
       {"fused_loss", "liger"},
+      {"distill",
+       "{teacher: {preset: gpt, layers: 2, width: 32, heads: 2, vocab: 256, sequence: 32}}"},
       {"tensor_parallel", "{size: 1}"},
       {"context_parallel", "{size: 1}"},
       {"expert_parallel", "{size: 1}"},
@@ -116,9 +118,10 @@ Composed compose(const std::string& model, const std::string& training,
 // the evictions, one reduces the gradients; attention is recomputed only where there is some.
 bool may_join(const PolicyEntry& entry, const std::vector<const PolicyEntry*>& chosen,
               std::string_view model) {
-  if (entry.name == "megatron_selective" && !is_gpt(model)) return false;
+  const bool for_language = entry.name == "megatron_selective" || entry.name == "distill";
+  if (for_language && !is_gpt(model)) return false;
   // One loss.
-  static const std::set<std::string_view> kLosses{"chunked_loss", "fused_loss"};
+  static const std::set<std::string_view> kLosses{"chunked_loss", "fused_loss", "distill"};
   const bool has_loss = std::any_of(chosen.begin(), chosen.end(), [](const PolicyEntry* other) {
     return kLosses.contains(other->name);
   });
@@ -162,7 +165,8 @@ TEST_SUITE("property") {
         listed_once.insert(std::string(entry->name));
       }
       // Those that change what is computed are compared with themselves alone.
-      static const std::set<std::string_view> kOtherModels{"chunked_loss", "fused_loss"};
+      static const std::set<std::string_view> kOtherModels{
+          "chunked_loss", "distill", "fused_loss"};
       std::vector<std::string> model_changes;
       for (const PolicyEntry* entry : chosen) {
         if (kOtherModels.contains(entry->name)) {

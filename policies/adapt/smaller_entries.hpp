@@ -1,0 +1,10 @@
+// Policies that make a smaller model, or one of fewer bits.
+#pragma once
+
+#include "policies/plan/entry.hpp"
+
+namespace tidemark {
+
+[[nodiscard]] const PolicyEntry& distill_entry();
+
+}  // namespace tidemark
