@@ -43,6 +43,8 @@ PolicyRegistry::PolicyRegistry()
           chunked_loss_entry(),
           fused_loss_entry(),
           distill_entry(),
+          prune_entry(),
+          qat_entry(),
           context_parallel_entry(),
           expert_parallel_entry(),
           tensor_parallel_entry(),

@@ -6,5 +6,7 @@
 namespace tidemark {
 
 [[nodiscard]] const PolicyEntry& distill_entry();
+[[nodiscard]] const PolicyEntry& prune_entry();
+[[nodiscard]] const PolicyEntry& qat_entry();
 
 }  // namespace tidemark

@@ -28,6 +28,8 @@ class Policy {
   // Limits the policy's search, before it plans, unless its parameters do. Policies that do not
   // search ignore it.
   virtual void limit_search(const SearchLimits& /*limits*/) {}
+  // Returns a sentence where the policy does less than its name suggests; empty otherwise.
+  [[nodiscard]] virtual std::string_view remark() const { return {}; }
 };
 
 }  // namespace tidemark

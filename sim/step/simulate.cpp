@@ -172,6 +172,10 @@ void PointSimulation::fill_model() {
 }
 
 void PointSimulation::fill_policies() {
+  for (const AnyPolicy& policy : spec_.policies) {
+    const std::string_view remark = policy_of(policy).remark();
+    if (!remark.empty()) point_.warnings.emplace_back(remark);
+  }
   point_.policies = compiled_.policies;
   for (std::size_t i = 0; i < spec_.policies.size(); ++i)
     point_.budgets.push_back(budget_of(spec_.policies[i], point_.policies[i]));
