@@ -9,6 +9,7 @@
 #include "graph/core/errors.hpp"
 #include "graph/core/paths.hpp"
 #include "policies/adapt/smaller_entries.hpp"
+#include "policies/compress/entries.hpp"
 #include "policies/eviction/entries.hpp"
 #include "policies/loss/entries.hpp"
 #include "policies/parallel/entries.hpp"
@@ -45,6 +46,7 @@ PolicyRegistry::PolicyRegistry()
           distill_entry(),
           prune_entry(),
           qat_entry(),
+          compress_activations_entry(),
           context_parallel_entry(),
           expert_parallel_entry(),
           tensor_parallel_entry(),

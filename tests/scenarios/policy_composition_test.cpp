@@ -24,6 +24,7 @@ std::string listed(const std::string& name) {
       {"fused_loss", "liger"},
       {"distill",
        "{teacher: {preset: gpt, layers: 2, width: 32, heads: 2, vocab: 256, sequence: 32}}"},
+      {"compress_activations", "{bits: 2}"},
       {"tensor_parallel", "{size: 1}"},
       {"context_parallel", "{size: 1}"},
       {"expert_parallel", "{size: 1}"},
@@ -166,7 +167,7 @@ TEST_SUITE("property") {
       }
       // Those that change what is computed are compared with themselves alone.
       static const std::set<std::string_view> kOtherModels{
-          "chunked_loss", "distill", "fused_loss", "prune", "qat"};
+          "chunked_loss", "compress_activations", "distill", "fused_loss", "prune", "qat"};
       std::vector<std::string> model_changes;
       for (const PolicyEntry* entry : chosen) {
         if (kOtherModels.contains(entry->name)) {
