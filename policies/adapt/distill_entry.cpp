@@ -4,7 +4,10 @@
 #include <string>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "graph/autodiff/evaluate.hpp"
+#include "graph/core/errors.hpp"
 #include "graph/import/hf_config.hpp"
 #include "graph/models/model_options.hpp"
 #include "graph/models/preset.hpp"
@@ -60,6 +63,13 @@ class Distill final : public ForwardRewrite {
   [[nodiscard]] ForwardStage stage() const override { return ForwardStage::kAdapt; }
   [[nodiscard]] Graph apply(const Graph& graph, const RewriteContext& context) const override {
     if (!context.computes_loss) return graph;
+    for (const MeshDimension cut : {MeshDimension::kTensor, MeshDimension::kContext}) {
+      if (context.mesh.size(cut) == 1) continue;
+      throw UserError({}, "policies.distill",
+                      fmt::format("{}_parallel cuts the student's logits among GPUs, and distill "
+                                  "compares whole ones; leave one of the two out",
+                                  cut == MeshDimension::kTensor ? "tensor" : "context"));
+    }
     ModelOptions options = context.model == nullptr ? ModelOptions() : *context.model;
     if (!graph.parameters.empty()) options.dtype = graph.parameters[ParameterId(0U)].dtype;
     options.loss = LossKind::kCrossEntropy;

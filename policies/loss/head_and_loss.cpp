@@ -8,6 +8,7 @@
 #include "graph/core/errors.hpp"
 #include "graph/operators/communication/vocabulary.hpp"
 #include "graph/operators/family.hpp"
+#include "graph/operators/pointwise/fake_quantise.hpp"
 
 namespace tidemark {
 namespace head_and_loss_detail {
@@ -43,6 +44,11 @@ bool is_family(const Graph& graph, NodeId id, std::string_view family) {
   if (found.valid() && graph.nodes[found].family == &vocabulary_loss_family()) {
     fail(policy, fmt::format("tensor_parallel divides the vocabulary, and {} takes a loss whose "
                              "classes are on one GPU; leave one of the two out",
+                             policy));
+  }
+  if (found.valid() && graph.nodes[found].family == &fake_quantise_family()) {
+    fail(policy, fmt::format("qat rounds the logits, so that {} would need all of them; leave the "
+                             "head out by qat's layers or except",
                              policy));
   }
   fail(policy,

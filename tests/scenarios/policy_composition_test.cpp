@@ -25,6 +25,7 @@ std::string listed(const std::string& name) {
       {"distill",
        "{teacher: {preset: gpt, layers: 2, width: 32, heads: 2, vocab: 256, sequence: 32}}"},
       {"compress_activations", "{bits: 2}"},
+      {"qat", "{observe: inputs}"},
       {"tensor_parallel", "{size: 1}"},
       {"context_parallel", "{size: 1}"},
       {"expert_parallel", "{size: 1}"},

@@ -118,6 +118,23 @@ TEST_SUITE("unit") {
     CHECK(problem.find("512 classes") != std::string::npos);
   }
 
+  TEST_CASE("settings that exclude each other are named") {
+    const auto problem = [](const std::string& policies) {
+      return error_of([&] {
+        static_cast<void>(build_training(decode(
+            fmt::format("model: {{preset: gpt, layers: 1, width: 64, heads: 2, vocab: 512}}\n"
+                        "hardware: {{gpu: h100-sxm-80gb, count: 2}}\npolicies: [{}]\n",
+                        policies))));
+      });
+    };
+    const std::string cut = problem("distill: {teacher: gpt}, tensor_parallel: {size: 2}");
+    CHECK(cut.find("tensor_parallel cuts") != std::string::npos);
+    const std::string rounded = problem("chunked_loss, qat");
+    CHECK(rounded.find("qat rounds the logits") != std::string::npos);
+    const std::string pattern = problem("prune: {layers: [h.*.attm]}");
+    CHECK(pattern.find("h.0.attn") != std::string::npos);
+  }
+
   TEST_CASE("policies of smaller models go with checkpoints, accumulation and offloading") {
     for (const std::string& policy : std::vector<std::string>{
              "chunked_loss", "chunked_loss: {kind: kept, chunks: 4}",
