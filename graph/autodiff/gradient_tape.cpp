@@ -177,8 +177,8 @@ void GradientTape::accumulate_leaf(ParameterId id) {
   const Role role = training_.storages[gradient.storage].role;
   const bool fresh = role == Role::kActivationGradient ||
                      (role == Role::kSavedActivation && options_.takes_saved_gradients);
-  const bool stolen = !is_shared(parameter.tensor) && gradient.dtype == wanted &&
-                      gradient.is_contiguous() && fresh;
+  const bool stolen =
+      !is_shared(parameter.tensor) && gradient.dtype == wanted && gradient.is_contiguous() && fresh;
   Tensor kept = gradient;
   if (!stolen) {
     kept = create("gradient", leaf.shape, wanted);
