@@ -45,8 +45,7 @@ ProgramOrder program_order(const TrainingGraph& graph, const StepSchedule& sched
     per_step += graph.part(part.part, part.chunk).size();
   order.at.reserve(per_step * static_cast<std::size_t>(steps));
   for (int step = 0; step < steps; ++step) {
-    const std::vector<ScheduledPart>& parts =
-        step == 0 ? schedule.first_step : schedule.later_steps;
+    const std::vector<ScheduledPart>& parts = schedule.of(step);
     const std::vector<std::uint16_t> numbers =
         program_order_detail::number_in_flight(parts, schedule.micro_batches);
     for (std::uint16_t number : numbers)

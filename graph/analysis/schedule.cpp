@@ -104,8 +104,15 @@ std::vector<ScheduledPart> training_step(const TrainingGraph& graph,
   parts.insert(parts.end(), work.begin(), work.end());
   for (const PartKind kind : {PartKind::kBackward, PartKind::kBackwardWeight})
     choose_forms(graph, kind, gradients_exist, std::span(parts).subspan(before));
-  if (step == 0) parts.push_back(scheduled(PartKind::kOptimizerFirst, last));
-  parts.push_back(scheduled(PartKind::kOptimizer, last));
+  for (ScheduledPart& part : parts) {
+    const bool first = step == 0 && part.part == PartKind::kBackward;
+    if (first && !graph.part(PartKind::kBackwardFirst, part.chunk).empty())
+      part.part = PartKind::kBackwardFirst;
+  }
+  if (!graph.part(PartKind::kBeforeOptimizer).empty())
+    parts.push_back(scheduled(PartKind::kBeforeOptimizer, last));
+  if (step == graph.skipped_updates) parts.push_back(scheduled(PartKind::kOptimizerFirst, last));
+  if (step >= graph.skipped_updates) parts.push_back(scheduled(PartKind::kOptimizer, last));
   if (!graph.part(PartKind::kAfterOptimizer).empty())
     parts.push_back(scheduled(PartKind::kAfterOptimizer, last));
   parts.push_back(scheduled(PartKind::kEndOfStep, last));
@@ -152,9 +159,13 @@ StepSchedule training_schedule(const TrainingGraph& graph, std::span<const Sched
   int last = 0;
   for (const ScheduledPart& part : work)
     last = std::max<int>(last, part.micro_batch);
-  return {.first_step = schedule_detail::training_step(graph, work, last, 0),
-          .later_steps = schedule_detail::training_step(graph, work, last, 1),
-          .micro_batches = last + 1};
+  StepSchedule schedule{.micro_batches = last + 1};
+  const int first = graph.skipped_updates;
+  for (int step = 0; step < first; ++step)
+    schedule.skipped_steps.push_back(schedule_detail::training_step(graph, work, last, step));
+  schedule.first_step = schedule_detail::training_step(graph, work, last, first);
+  schedule.later_steps = schedule_detail::training_step(graph, work, last, first + 1);
+  return schedule;
 }
 
 StepSchedule training_schedule(const TrainingGraph& graph) {
@@ -172,7 +183,10 @@ StepSchedule forward_schedule(const TrainingGraph& graph, std::span<const Schedu
     if (part.part == PartKind::kForward) parts.push_back(part);
   }
   parts.push_back(schedule_detail::scheduled(PartKind::kEndOfStep, graph.micro_batches - 1));
-  return {.first_step = parts, .later_steps = parts, .micro_batches = graph.micro_batches};
+  return {.first_step = parts,
+          .later_steps = parts,
+          .micro_batches = graph.micro_batches,
+          .skipped_steps = {}};
 }
 
 }  // namespace tidemark

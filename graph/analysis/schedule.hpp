@@ -25,9 +25,16 @@ struct ScheduledPart {
 };
 
 struct StepSchedule {
-  std::vector<ScheduledPart> first_step;
+  std::vector<ScheduledPart> first_step;  // the first that updates parameters
   std::vector<ScheduledPart> later_steps;
   int micro_batches = 1;
+  std::vector<std::vector<ScheduledPart>> skipped_steps;  // steps before it, without an update
+
+  [[nodiscard]] const std::vector<ScheduledPart>& of(int step) const {
+    const auto skipped = static_cast<int>(skipped_steps.size());
+    if (step < skipped) return skipped_steps[static_cast<std::size_t>(step)];
+    return step == skipped ? first_step : later_steps;
+  }
 };
 
 // Forward and backward of each micro-batch in turn: one is over before the next begins.

@@ -28,8 +28,13 @@ enum class PartKind : std::uint8_t {
   kBackwardWeight,
   kBackwardWeightAccumulate,
   kBackwardWeightReduce,
+  // Backward of step 0 where it updates parameters, and creates the optimizer's state; empty
+  // elsewhere.
+  kBackwardFirst,
+  // What a step does with all gradients at once: unscales them, clips their norm.
+  kBeforeOptimizer,
 };
-inline constexpr std::size_t kPartKinds = 12;
+inline constexpr std::size_t kPartKinds = 14;
 
 [[nodiscard]] constexpr std::string_view name_of(PartKind kind) {
   constexpr std::string_view kNames[] = {"zero_grad",
@@ -43,13 +48,15 @@ inline constexpr std::size_t kPartKinds = 12;
                                          "end_of_step",
                                          "backward_weight",
                                          "backward_weight_accumulate",
-                                         "backward_weight_reduce"};
+                                         "backward_weight_reduce",
+                                         "backward_first",
+                                         "before_optimizer"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
 [[nodiscard]] constexpr bool is_backward(PartKind kind) {
   return kind == PartKind::kBackward || kind == PartKind::kBackwardAccumulate ||
-         kind == PartKind::kBackwardReduce;
+         kind == PartKind::kBackwardReduce || kind == PartKind::kBackwardFirst;
 }
 [[nodiscard]] constexpr bool is_weight_backward(PartKind kind) {
   return kind == PartKind::kBackwardWeight || kind == PartKind::kBackwardWeightAccumulate ||

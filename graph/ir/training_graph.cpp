@@ -121,12 +121,14 @@ void check_invariants(const TrainingGraph& graph) {
   // Zeros are written over gradients that an earlier step has made; backward goes through chunks
   // from the last to the first.
   constexpr PartKind kOrder[] = {PartKind::kForward,
+                                 PartKind::kBackwardFirst,
                                  PartKind::kBackward,
                                  PartKind::kBackwardWeight,
                                  PartKind::kBackwardAccumulate,
                                  PartKind::kBackwardWeightAccumulate,
                                  PartKind::kBackwardReduce,
                                  PartKind::kBackwardWeightReduce,
+                                 PartKind::kBeforeOptimizer,
                                  PartKind::kOptimizerFirst,
                                  PartKind::kOptimizer,
                                  PartKind::kAfterOptimizer,

@@ -101,6 +101,10 @@ struct TrainingGraph {
   int micro_batches = 1;
   // zero_grad keeps gradients and fills them with zeros, so only step 0 finds none.
   bool gradients_persist = false;
+  // Each tensor is updated in backward, as soon as its gradient is complete, and the gradient goes.
+  bool updates_in_backward = false;
+  // Steps from the first one on that leave the optimizer out: a dynamic loss scale has overflowed.
+  int skipped_updates = 0;
 
   [[nodiscard]] std::vector<OperatorId>& part(PartKind kind, std::uint16_t chunk = 0) {
     return parts.of(kind, chunk);

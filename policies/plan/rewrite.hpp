@@ -18,7 +18,16 @@ struct PipelineOptions;  // policies/rewrite/pipeline.hpp
 // The stages of forward rewrites in the order of their application, whatever order the scenario
 // lists them in.
 enum class ForwardStage { kExpert, kContext, kTensor, kParallel, kAdapt, kPrecision, kFuse };
-enum class TrainingStage { kCompile, kAccumulate, kPartition, kPlace, kOptimizer, kCompress };
+enum class TrainingStage {
+  kCompile,
+  kAccumulate,
+  kPartition,
+  kPlace,
+  kClip,
+  kOptimizer,
+  kAverage,
+  kCompress
+};
 
 class ForwardRewrite : public Policy {
  public:

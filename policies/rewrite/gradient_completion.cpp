@@ -23,7 +23,9 @@ std::vector<std::size_t> gradient_completions(const TrainingGraph& graph,
       throw InternalError(
           fmt::format("nothing in backward makes '{}'", graph.storages[gradient].name));
     }
-    const NodeId node = graph.operators[part[at]].node;
+    // A bias that is summed before other kernels of its node was added by an operator of its own.
+    const bool alone = graph.operators[part[at]].part == OperatorPart::kBiasGradient;
+    const NodeId node = alone ? NodeId() : graph.operators[part[at]].node;
     while (node.valid() && at + 1 < part.size() && graph.operators[part[at + 1]].node == node)
       ++at;
     completed.push_back(at);

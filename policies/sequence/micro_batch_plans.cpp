@@ -38,6 +38,7 @@ std::vector<MicroBatch> find_micro_batches(const PolicyContext& context,
   IdVector<OperatorId, char> inside(context.graph.operators.size(), 0);
   for (const auto* part :
        {&context.graph.part(PartKind::kForward), &context.graph.part(PartKind::kBackward),
+        &context.graph.part(PartKind::kBackwardFirst),
         &context.graph.part(PartKind::kBackwardAccumulate),
         &context.graph.part(PartKind::kBackwardReduce)}) {
     for (const OperatorId op : *part)

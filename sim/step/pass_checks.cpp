@@ -24,8 +24,8 @@ IdVector<OperatorId, std::uint32_t> scheduled_runs(const TrainingGraph& graph,
         runs[op] += times;
     }
   };
-  if (steps > 0) add(schedule.first_step, 1);
-  if (steps > 1) add(schedule.later_steps, static_cast<std::uint32_t>(steps - 1));
+  for (int step = 0; step < steps; ++step)
+    add(schedule.of(step), 1);
   return runs;
 }
 

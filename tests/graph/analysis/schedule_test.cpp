@@ -16,9 +16,11 @@ constexpr PartKind kF = PartKind::kForward;
 constexpr PartKind kB = PartKind::kBackward;
 
 // "F0 B0 F1 B1"; A: backward that accumulates, R: backward that reduces, Z: zero_grad, I: the
-// optimizer's first step, O: the optimizer, E: the end.
+// optimizer's first step, O: the optimizer, E: the end; W: weight gradients; b: backward of the
+// first step, u: ahead of the optimizer.
 std::string text_of(const std::vector<ScheduledPart>& parts) {
-  constexpr char kLetters[] = {'Z', 'F', 'B', 'A', 'R', 'I', 'O', 'G', 'E'};
+  constexpr char kLetters[] = {'Z', 'F', 'B', 'A', 'R', 'I', 'O',
+                               'G', 'E', 'W', 'W', 'W', 'b', 'u'};
   std::string text;
   for (const ScheduledPart& part : parts) {
     if (!text.empty()) text += ' ';
@@ -95,6 +97,28 @@ TEST_SUITE("unit") {
     CHECK(text_of(training_schedule(graph).later_steps) == "Z0 F0 B0 F1 A1 F2 R2 O2 G2 E2");
     graph.micro_batches = 1;
     CHECK(text_of(training_schedule(graph).later_steps) == "Z0 F0 R0 O0 G0 E0");
+  }
+
+  TEST_CASE("the first step has a backward of its own where that creates optimizer state") {
+    TrainingGraph graph = one_of_each();
+    graph.part(PartKind::kBackwardFirst).push_back(graph.part(PartKind::kBackward).front());
+    CHECK(text_of(training_schedule(graph).first_step) == "Z0 F0 b0 I0 O0 G0 E0");
+    CHECK(text_of(training_schedule(graph).later_steps) == "Z0 F0 B0 O0 G0 E0");
+  }
+
+  TEST_CASE("steps that a loss scale skips have no optimizer, and its state comes behind them") {
+    TrainingGraph graph = one_of_each();
+    graph.part(PartKind::kBeforeOptimizer).push_back(graph.part(PartKind::kOptimizer).front());
+    graph.skipped_updates = 2;
+    const StepSchedule schedule = training_schedule(graph);
+    const char* steps[] = {"Z0 F0 B0 u0 G0 E0", "Z0 F0 B0 u0 G0 E0", "Z0 F0 B0 u0 I0 O0 G0 E0",
+                           "Z0 F0 B0 u0 O0 G0 E0", "Z0 F0 B0 u0 O0 G0 E0"};
+    for (int step = 0; step < 5; ++step)
+      CHECK(text_of(schedule.of(step)) == steps[step]);
+    graph.gradients_persist = true;  // those of a skipped step are filled with zeros
+    CHECK(text_of(training_schedule(graph).of(0)) == "F0 B0 u0 G0 E0");
+    CHECK(text_of(training_schedule(graph).of(1)) == "Z0 F0 A0 u0 G0 E0");
+    CHECK(text_of(training_schedule(graph).of(2)) == "Z0 F0 A0 u0 I0 O0 G0 E0");
   }
 
   TEST_CASE("an evaluation runs forward only") {
