@@ -15,6 +15,7 @@ void add_adam_states(const OptimizerSpec& spec, const OptimizedParameter& parame
   states.push_back({kFirstMoment, "exp_avg", parameter.moment});
   states.push_back({kSecondMoment, "exp_avg_sq", parameter.moment});
   if (spec.amsgrad) states.push_back({kLargestMoment, "max_exp_avg_sq", parameter.moment});
+  if (spec.kahan) states.push_back({kCompensation, "kahan_comp", parameter.moment});
 }
 
 // _multi_tensor_adam and _single_tensor_adam after the decay. 1.13 keeps the square root beside the
@@ -31,7 +32,15 @@ void add_moments_and_update(const OptimizerSpec& spec, bool keeps_root, Optimize
   kernels.add("square_root", {divisor}, {kTemporary});
   kernels.add("divide", {kTemporary}, {kTemporary});
   kernels.add("add_epsilon", {kTemporary}, {denominator});
-  kernels.add("update", {kWeights, kFirstMoment, denominator}, {kWeights}, 3);
+  if (!spec.kahan) {
+    kernels.add("update", {kWeights, kFirstMoment, denominator}, {kWeights}, 3);
+    return;
+  }
+  // The update is added to what earlier steps have lost; what the weights lose of the sum is kept.
+  kernels.add("compensated_update", {kCompensation, kFirstMoment, denominator}, {kCompensation}, 3);
+  kernels.add("keep_weights", {kWeights}, {denominator}, 0);
+  kernels.add("update", {kWeights, kCompensation}, {kWeights});
+  kernels.add("compensation", {kCompensation, denominator, kWeights}, {kCompensation}, 2);
 }
 
 bool keeps_root(OptimizerImplementation form, const FrameworkRules& rules) {
@@ -54,7 +63,10 @@ void add_adamw_kernels(const OptimizerSpec& spec, OptimizerImplementation form,
 
 // Adds the fused kernel: it reads 16 bytes of fp32 per parameter and writes 12.
 void add_fused_adam(const OptimizerSpec& spec, OptimizerKernels& kernels) {
-  if (spec.amsgrad) {
+  if (spec.kahan) {
+    kernels.add("fused", {kGradient, kWeights, kFirstMoment, kSecondMoment, kStep, kCompensation},
+                {kWeights, kFirstMoment, kSecondMoment, kStep, kCompensation, kParameter}, 18);
+  } else if (spec.amsgrad) {
     kernels.add("fused", {kGradient, kWeights, kFirstMoment, kSecondMoment, kStep, kLargestMoment},
                 {kWeights, kFirstMoment, kSecondMoment, kStep, kLargestMoment, kParameter}, 15);
   } else {
@@ -97,6 +109,7 @@ const OptimizerAlgorithm& adamw_optimizer() {
       .forms = {true, true, true},
       .weight_decay = 0.01,
       .takes_amsgrad = true,
+      .takes_rounding = true,
       .add_states = adam_detail::add_adam_states,
       .add_kernels = adam_detail::add_adamw_kernels,
       .add_fused = adam_detail::add_fused_adam,

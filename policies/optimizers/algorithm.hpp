@@ -4,17 +4,20 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "graph/core/units.hpp"
 #include "graph/ir/tensor.hpp"
+#include "graph/ir/work.hpp"
 #include "graph/operators/framework.hpp"
 
 namespace tidemark {
 
 struct OptimizerSpec;
+struct OptimizerAlgorithm;
 
 enum class OptimizerImplementation : std::uint8_t {
   kLoop,     // one parameter after the other: torch.optim with foreach=False
@@ -38,7 +41,14 @@ enum class OptimizerTensor : std::uint8_t {
   kSecondScales,
   kRows,  // Adafactor's second moment, summed by rows and by columns
   kColumns,
-  kRootMeanSquare,     // root mean square of Adafactor's parameter: one number
+  kRootMeanSquare,  // root mean square of Adafactor's parameter: one number
+  kCompensation,    // Kahan's: what rounding the weights has lost
+  kProjector,       // the basis of a low-rank gradient
+  kLeftFactor,      // sums of G G^T and of G^T G
+  kRightFactor,
+  kLeftBasis,  // the factors' eigenvectors, or their inverse roots
+  kRightBasis,
+  kGrafted,            // squares of the optimizer that gives the length of an update
   kParameter,          // the 2-byte parameter beside its master
   kGradient,           // .grad
   kConvertedGradient,  // .grad in the masters' type
@@ -47,9 +57,9 @@ enum class OptimizerTensor : std::uint8_t {
   kOtherTemporary,
   kLearningRate,  // the learning rate of one parameter as a tensor: one number
 };
-inline constexpr std::size_t kOptimizerTensors = 18;
+inline constexpr std::size_t kOptimizerTensors = 25;
 // State and weights, in the order in which an operator over one parameter touches them.
-inline constexpr std::size_t kPersistentOptimizerTensors = 11;
+inline constexpr std::size_t kPersistentOptimizerTensors = 18;
 
 [[nodiscard]] constexpr bool is_temporary(OptimizerTensor tensor) {
   return tensor >= OptimizerTensor::kConvertedGradient;
@@ -99,12 +109,50 @@ struct LoopTemporaries {
   Bytes after;            // besides `inside`, after the variable of the last iteration is freed
 };
 
+// The place of a parameter in the model, which some optimizers choose an algorithm by.
+enum class ParameterUse : std::uint8_t {
+  kOther,      // a vector, or a part of a flat tensor
+  kMatrix,     // a matrix, or the kernels of a convolution, a row per output channel
+  kEmbedding,  // rows that are looked up; also where it is the head as well
+  kHead,       // the matrix that forward multiplies by last
+};
+
 // The parameter whose state is created.
 struct OptimizedParameter {
   std::int64_t elements = 0;
   Shape shape;
+  DType type = DType::kFloat32;  // type of the updated weights
   Bytes moment;   // one tensor of the parameter's length in the type of the updated weights
   Bytes counter;  // a step counter on the device; none where the count is a Python number
+  ParameterUse use = ParameterUse::kOther;
+};
+
+// A kernel, or a few of them, on one matrix. The operator touches what `reads` and `mutates` name
+// and, unless it is a refresh, every tensor that earlier kernels of the same matrix have made.
+struct MatrixKernel {
+  std::string_view name;
+  OptimizerTensors reads;
+  OptimizerTensors mutates;
+  Work work;
+  Bytes workspace;  // inside one kernel
+  Bytes temporary;  // made and freed by these kernels
+  // A tensor that later kernels read: a variable, which lives until the loop's next iteration has
+  // replaced it.
+  Bytes makes;
+  bool refreshes = false;  // runs every spec.refresh steps only, from the first one on
+};
+
+// The matrix whose update a list of kernels computes.
+struct UpdatedMatrix {
+  Shape shape;
+  DType type = DType::kFloat32;    // type of the updated weights and their moments
+  bool converts_gradient = false;  // the gradient has another type
+};
+
+// An algorithm as a library other than the usual one has it.
+struct OptimizerLibrary {
+  std::string_view name;  // name in training.optimizer.implementation
+  const OptimizerAlgorithm& (*algorithm)() = nullptr;
 };
 
 struct OptimizerAlgorithm {
@@ -118,8 +166,15 @@ struct OptimizerAlgorithm {
   bool takes_momentum = false;
   bool takes_amsgrad = false;
   bool takes_centered = false;
+  bool takes_rounding = false;    // Kahan's compensation, stochastic rounding
+  bool takes_embeddings = false;  // embeddings: fp32
+  int rank = 0;                   // default; the optimizer takes a rank unless this is 0
+  // Default number of steps between two refreshes of what matrix kernels project by; 0: the
+  // optimizer has none.
+  int refresh = 0;
   // The algorithm of the same code with a momentum, if that has a name of its own.
   const OptimizerAlgorithm& (*with_momentum)() = nullptr;
+  std::span<const OptimizerLibrary> libraries;  // the usual one first; empty where there is one
 
   void (*add_states)(const OptimizerSpec& spec, const OptimizedParameter& parameter,
                      std::vector<OptimizerState>& states) = nullptr;
@@ -133,9 +188,15 @@ struct OptimizerAlgorithm {
                                       const Shape& shape) = nullptr;
 
   bool one_kernel_per_parameter = false;  // also in the fused form
-  bool on_host = true;                    // there is an implementation for the CPU
-  // The optimizer of the other parameters, for one of matrices alone, which orthogonalises their
-  // updates.
+  // The host waits for the device after each parameter.
+  bool synchronises = false;
+  bool on_host = true;  // there is an implementation for the CPU
+
+  // An optimizer whose updates are more than elementwise says which parameters it takes, and their
+  // kernels; `beside_matrices` is the optimizer of the others.
+  bool (*takes)(const OptimizerSpec& spec, const Shape& shape, ParameterUse use) = nullptr;
+  void (*add_matrix_kernels)(const OptimizerSpec& spec, const UpdatedMatrix& matrix,
+                             std::vector<MatrixKernel>& kernels) = nullptr;
   const OptimizerAlgorithm& (*beside_matrices)() = nullptr;
 };
 

@@ -13,9 +13,25 @@ namespace {
 // Lists the optimizers in the order in which `tidemark list optimizers` shows them.
 std::span<const OptimizerKind> all_optimizers() {
   static const std::array all = {
-      &sgd_optimizer(),   &momentum_optimizer(),   &nesterov_optimizer(),  &adam_optimizer(),
-      &adamw_optimizer(), &adamw_8bit_optimizer(), &adafactor_optimizer(), &lion_optimizer(),
-      &muon_optimizer(),  &adagrad_optimizer(),    &rmsprop_optimizer(),
+      &sgd_optimizer(),
+      &momentum_optimizer(),
+      &nesterov_optimizer(),
+      &adam_optimizer(),
+      &adamw_optimizer(),
+      &adamw_8bit_optimizer(),
+      &paged_adamw_8bit_optimizer(),
+      &adamw_4bit_optimizer(),
+      &adam_mini_optimizer(),
+      &adafactor_optimizer(),
+      &lamb_optimizer(),
+      &lion_optimizer(),
+      &muon_optimizer(),
+      &galore_optimizer(),
+      &apollo_optimizer(),
+      &soap_optimizer(),
+      &shampoo_optimizer(),
+      &adagrad_optimizer(),
+      &rmsprop_optimizer(),
   };
   return all;
 }

@@ -1,5 +1,6 @@
 #include "policies/optimizers/spec.hpp"
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,8 @@ namespace tidemark {
 namespace spec_detail {
 namespace {
 
+constexpr std::array<std::string_view, 2> kEmbeddingStates = {"8bit", "fp32"};
+
 OptimizerImplementation implementation_named(std::string_view name) {
   for (std::size_t i = 0; i < kOptimizerImplementations.size(); ++i) {
     if (kOptimizerImplementations[i] == name) return static_cast<OptimizerImplementation>(i);
@@ -23,25 +26,52 @@ OptimizerKind decode_kind(const Decoder& parent, std::string_view key) {
   return find_optimizer(parent.optional_word(key, optimizer_names(), adamw_optimizer().name));
 }
 
-OptimizerSpec defaults_of(OptimizerKind kind) {
-  return {.kind = kind,
-          .implementation = std::nullopt,
-          .weight_decay = kind->weight_decay,
-          .momentum = kind->momentum};
+std::vector<std::string_view> forms_of(OptimizerKind kind) {
+  std::vector<std::string_view> forms;
+  for (std::size_t i = 0; i < kOptimizerImplementations.size(); ++i) {
+    if (has_implementation(kind, static_cast<OptimizerImplementation>(i)))
+      forms.push_back(kOptimizerImplementations[i]);
+  }
+  return forms;
 }
 
-OptimizerImplementation decode_implementation(const Decoder& mapping, OptimizerKind kind) {
-  const OptimizerImplementation wanted =
-      implementation_named(mapping.required_word("implementation", kOptimizerImplementations));
-  if (has_implementation(kind, wanted)) return wanted;
-  std::vector<std::string_view> others;
-  for (std::size_t i = 0; i < kOptimizerImplementations.size(); ++i) {
-    if (has_implementation(kind, static_cast<OptimizerImplementation>(i))) {
-      others.push_back(kOptimizerImplementations[i]);
-    }
+// Reads the key `implementation`: a form, or the library whose algorithm is meant.
+void decode_implementation(const Decoder& mapping, OptimizerSpec& spec) {
+  std::vector<std::string_view> words(kOptimizerImplementations.begin(),
+                                      kOptimizerImplementations.end());
+  for (const OptimizerLibrary& library : spec.kind->libraries)
+    words.push_back(library.name);
+  const std::string word = mapping.required_word("implementation", words);
+  for (const OptimizerLibrary& library : spec.kind->libraries) {
+    if (library.name != word) continue;
+    spec = optimizer_defaults(&library.algorithm());
+    return;
   }
-  mapping.fail_at("implementation", fmt::format("{} has no {} form; it has {}", kind->name,
-                                                name_of(wanted), fmt::join(others, " and ")));
+  const OptimizerImplementation wanted = implementation_named(word);
+  if (!has_implementation(spec.kind, wanted)) {
+    mapping.fail_at("implementation",
+                    fmt::format("{} has no {} form; it has {}", spec.kind->name, name_of(wanted),
+                                fmt::join(forms_of(spec.kind), " and ")));
+  }
+  spec.implementation = wanted;
+}
+
+// Reads how 16-bit weights are updated without masters.
+void decode_rounding(const Decoder& mapping, OptimizerSpec& spec) {
+  spec.kahan = mapping.optional<bool>("kahan", false);
+  spec.stochastic_rounding = mapping.optional<bool>("stochastic_rounding", false);
+  if (!spec.stochastic_rounding) return;
+  if (spec.kahan) {
+    mapping.fail_at("stochastic_rounding",
+                    "kahan keeps what stochastic_rounding averages out; leave one of them out");
+  }
+  if (spec.implementation && *spec.implementation != OptimizerImplementation::kFused) {
+    mapping.fail_at("stochastic_rounding",
+                    fmt::format("is done inside one kernel per parameter (torchao), not in the {} "
+                                "form; leave implementation out",
+                                name_of(*spec.implementation)));
+  }
+  spec.implementation = OptimizerImplementation::kFused;
 }
 
 }  // namespace
@@ -63,14 +93,21 @@ bool has_implementation(OptimizerKind kind, OptimizerImplementation implementati
   return kind->forms.at(static_cast<std::size_t>(implementation));
 }
 
+OptimizerSpec optimizer_defaults(OptimizerKind kind) {
+  return {.kind = kind,
+          .implementation = std::nullopt,
+          .weight_decay = kind->weight_decay,
+          .momentum = kind->momentum,
+          .rank = kind->rank,
+          .refresh = kind->refresh};
+}
+
 OptimizerSpec decode_optimizer(const Decoder& training) {
   const Decoder mapping = training.optional_child("optimizer");
   if (!mapping.value().is_mapping())
-    return spec_detail::defaults_of(spec_detail::decode_kind(training, "optimizer"));
-  OptimizerSpec spec = spec_detail::defaults_of(spec_detail::decode_kind(mapping, "name"));
-  if (mapping.has("implementation")) {
-    spec.implementation = spec_detail::decode_implementation(mapping, spec.kind);
-  }
+    return optimizer_defaults(spec_detail::decode_kind(training, "optimizer"));
+  OptimizerSpec spec = optimizer_defaults(spec_detail::decode_kind(mapping, "name"));
+  if (mapping.has("implementation")) spec_detail::decode_implementation(mapping, spec);
   spec.weight_decay = mapping.optional<double>("weight_decay", spec.weight_decay, at_least(0));
   const OptimizerAlgorithm& named = *spec.kind;
   if (named.momentum > 0) {
@@ -81,6 +118,14 @@ OptimizerSpec decode_optimizer(const Decoder& training) {
   }
   if (named.takes_amsgrad) spec.amsgrad = mapping.optional<bool>("amsgrad", false);
   if (named.takes_centered) spec.centered = mapping.optional<bool>("centered", false);
+  if (named.takes_rounding) spec_detail::decode_rounding(mapping, spec);
+  if (named.takes_embeddings) {
+    spec.embeddings_in_fp32 =
+        mapping.optional_word("embeddings", spec_detail::kEmbeddingStates, "8bit") == "fp32";
+  }
+  if (named.rank > 0) spec.rank = mapping.optional<int>("rank", named.rank, at_least(1));
+  if (named.refresh > 0)
+    spec.refresh = mapping.optional<int>("refresh", named.refresh, at_least(1));
   mapping.finish();
   return spec;
 }

@@ -20,6 +20,12 @@ struct OptimizerSpec {
   double momentum = 0;    // for sgd's variants, rmsprop and muon
   bool amsgrad = false;   // adam, adamw: divides by the largest second moment so far
   bool centered = false;  // rmsprop: divides by the deviation rather than by the root mean square
+  // adamw on 16-bit weights without masters: keeps what rounding loses, or rounds at random.
+  bool kahan = false;
+  bool stochastic_rounding = false;
+  bool embeddings_in_fp32 = false;  // adamw_8bit: moments of embeddings are fp32
+  int rank = 0;                     // galore, apollo
+  int refresh = 0;  // steps between refreshes of projectors, bases and inverse roots
 };
 
 [[nodiscard]] std::string_view name_of(OptimizerKind kind);
@@ -29,10 +35,13 @@ struct OptimizerSpec {
 [[nodiscard]] std::string_view summary_of(OptimizerKind kind);
 [[nodiscard]] bool has_implementation(OptimizerKind kind, OptimizerImplementation implementation);
 
+// Returns the settings that an optimizer has unless a scenario says otherwise.
+[[nodiscard]] OptimizerSpec optimizer_defaults(OptimizerKind kind);
 // Reads the key `optimizer` of `training`: a name, or {name, implementation, weight_decay,
-// momentum, amsgrad, centered}; adamw when absent. Weight decay defaults to that of the optimizer's
-// own code: 0.01 for adamw and adamw_8bit, 0.1 for muon, 0 otherwise; momentum to 0.9 for momentum
-// and nesterov and 0.95 for muon; sgd with a momentum is momentum. Throws UserError.
+// momentum, amsgrad, centered, kahan, stochastic_rounding, embeddings, rank, refresh}; adamw when
+// absent. An implementation is a form or a library. Weight decay defaults to that of the
+// optimizer's own code: 0.01 for adamw and its kin, 0.1 for muon, 0 otherwise; momentum to 0.9 for
+// momentum and nesterov and 0.95 for muon; sgd with a momentum is momentum. Throws UserError.
 [[nodiscard]] OptimizerSpec decode_optimizer(const Decoder& training);
 [[nodiscard]] OptimizerImplementation implementation_of(const OptimizerSpec& spec,
                                                         const FrameworkRules& rules,

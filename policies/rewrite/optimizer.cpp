@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "policies/rewrite/optimizer_states.hpp"
+#include <fmt/format.h>
+
+#include "graph/core/errors.hpp"
 #include "policies/rewrite/optimizer_step.hpp"
 
 namespace tidemark {
@@ -41,7 +43,44 @@ std::vector<const UpdatedTensor*> updates_of(const TrainingGraph& graph) {
 }  // namespace
 }  // namespace optimizer_detail
 
+// Adds the update of parameters whose gradients are there: of matrices and of all others, where
+// the optimizer tells them apart.
+void Optimizer::build(TrainingGraph& graph, const ParameterUses& uses,
+                      const std::vector<const UpdatedTensor*>& group) const {
+  const OptimizerAlgorithm& algorithm = *spec_.kind;
+  if (algorithm.takes == nullptr) {
+    OptimizerStep(graph, spec_, precision_, rules_, uses).build(group);
+    return;
+  }
+  std::vector<const UpdatedTensor*> taken;
+  std::vector<const UpdatedTensor*> others;
+  for (const UpdatedTensor* tensor : group) {
+    const bool takes = algorithm.takes(spec_, tensor->shape, use_of(uses, *tensor));
+    (takes ? taken : others).push_back(tensor);
+  }
+  OptimizerStep(graph, spec_, precision_, rules_, uses).build(taken);
+  OptimizerSpec beside = spec_;
+  beside.kind = &algorithm.beside_matrices();
+  OptimizerStep(graph, beside, precision_, rules_, uses).build(others);
+}
+
+// Compensation and random rounding are for weights of 16 bits that have no fp32 masters.
+void Optimizer::check_rounding(const TrainingGraph& graph) const {
+  if (!spec_.kahan && !spec_.stochastic_rounding) return;
+  const bool rounds = std::any_of(graph.updates.begin(), graph.updates.end(),
+                                  [](const UpdatedTensor& t) { return bits_of(t.dtype) < 32; });
+  if (rounds && !precision_.master_weights) return;
+  throw UserError(
+      {}, "training.optimizer",
+      fmt::format(
+          "{} is for 16-bit weights without masters, but training.precision {} updates fp32 "
+          "weights; write precision: bf16 or leave it out",
+          spec_.kahan ? "kahan" : "stochastic_rounding", precision_.name));
+}
+
 void Optimizer::apply(TrainingGraph& graph, const RewriteContext& /*context*/) const {
+  check_rounding(graph);
+  const ParameterUses uses = parameter_uses(graph);
   std::vector<const UpdatedTensor*> order = optimizer_detail::updates_of(graph);
   // Host first: the device's part of the step runs beside it.
   const auto on_device = std::stable_partition(
@@ -51,42 +90,28 @@ void Optimizer::apply(TrainingGraph& graph, const RewriteContext& /*context*/) c
     const auto end = std::find_if(begin, on_device, [&](const UpdatedTensor* t) {
       return t->update_group != (*begin)->update_group;
     });
-    OptimizerStep(graph, spec_, precision_, rules_).build_on_host({begin, end});
+    OptimizerStep(graph, spec_, precision_, rules_, uses).build_on_host({begin, end});
     begin = end;
   }
   order.erase(order.begin(), on_device);
-  if (spec_.kind->beside_matrices == nullptr) {
-    // Groups one after another: what makes the gradients of one runs right before its update.
-    std::vector<OperatorId>& part = graph.part(PartKind::kOptimizer);
-    for (auto begin = order.begin(); begin != order.end();) {
-      const auto end = std::find_if(begin, order.end(), [&](const UpdatedTensor* t) {
-        return t->update_group != (*begin)->update_group;
-      });
-      const std::vector<const UpdatedTensor*> group(begin, end);
-      const std::vector<OperatorId> makers = optimizer_detail::take_makers(graph, group, part);
-      part.insert(part.end(), makers.begin(), makers.end());
-      OptimizerStep(graph, spec_, precision_, rules_).build(group);
-      begin = end;
-    }
-    for (const ParameterId id : ids_of(graph.parameters)) {
-      if (graph.parameters[id].trained && !graph.parameters[id].gradient.valid()) {
-        OptimizerStep(graph, spec_, precision_, rules_)
-            .add_states_from_start(whole_update(graph, id));
-      }
-    }
-    return;
+  // Groups one after another: what makes the gradients of one runs right before its update.
+  std::vector<OperatorId>& part = graph.part(PartKind::kOptimizer);
+  for (auto begin = order.begin(); begin != order.end();) {
+    const auto end = std::find_if(begin, order.end(), [&](const UpdatedTensor* t) {
+      return t->update_group != (*begin)->update_group;
+    });
+    const std::vector<const UpdatedTensor*> group(begin, end);
+    const std::vector<OperatorId> makers = optimizer_detail::take_makers(graph, group, part);
+    part.insert(part.end(), makers.begin(), makers.end());
+    build(graph, uses, group);
+    begin = end;
   }
-  const IdVector<ParameterId, char> chosen = muon_matrices(graph);
-  std::vector<const UpdatedTensor*> matrices;
-  std::vector<const UpdatedTensor*> others;
-  for (const UpdatedTensor* trained : order) {
-    const bool matrix = trained->parameter.valid() && chosen[trained->parameter] != 0;
-    (matrix ? matrices : others).push_back(trained);
+  for (const ParameterId id : ids_of(graph.parameters)) {
+    if (graph.parameters[id].trained && !graph.parameters[id].gradient.valid()) {
+      OptimizerStep(graph, spec_, precision_, rules_, uses)
+          .add_states_from_start(whole_update(graph, id));
+    }
   }
-  OptimizerStep(graph, spec_, precision_, rules_).build(matrices);
-  OptimizerSpec beside = spec_;
-  beside.kind = &spec_.kind->beside_matrices();
-  OptimizerStep(graph, beside, precision_, rules_).build(others);
 }
 
 }  // namespace tidemark

@@ -7,10 +7,12 @@
 #pragma once
 
 #include <string_view>
+#include <vector>
 
 #include "graph/operators/framework.hpp"
 #include "policies/optimizers/spec.hpp"
 #include "policies/plan/rewrite.hpp"
+#include "policies/rewrite/optimizer_states.hpp"
 #include "policies/rewrite/precision.hpp"
 
 namespace tidemark {
@@ -26,6 +28,10 @@ class Optimizer final : public TrainingRewrite {
   void apply(TrainingGraph& graph, const RewriteContext& context) const override;
 
  private:
+  void check_rounding(const TrainingGraph& graph) const;
+  void build(TrainingGraph& graph, const ParameterUses& uses,
+             const std::vector<const UpdatedTensor*>& group) const;
+
   OptimizerSpec spec_;
   PrecisionRules precision_;
   FrameworkRules rules_;

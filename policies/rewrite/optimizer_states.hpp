@@ -9,17 +9,18 @@
 
 namespace tidemark {
 
+// Returns the use of each parameter: a matrix (kernels of a convolution are one row per output
+// channel) is the head if forward multiplies by it last, and an embedding if it is looked up, also
+// where both.
+using ParameterUses = IdVector<ParameterId, ParameterUse>;
+[[nodiscard]] ParameterUses parameter_uses(const TrainingGraph& graph);
+// Returns the use of what the optimizer updates; kOther for a flat tensor of many parameters.
+[[nodiscard]] ParameterUse use_of(const ParameterUses& uses, const UpdatedTensor& tensor);
+
 // Returns the state of an updated tensor. `weights`: the type of the updated weights, which the
 // moments have too.
-[[nodiscard]] std::vector<OptimizerState> optimizer_states(const OptimizerSpec& spec,
-                                                           OptimizerImplementation implementation,
-                                                           const FrameworkRules& rules,
-                                                           const UpdatedTensor& tensor,
-                                                           DType weights, bool master_weights);
-
-// Returns for each parameter whether Muon orthogonalises its update: a matrix (kernels of a
-// convolution are one row per output channel) that is neither an embedding nor the last one that
-// forward multiplies by.
-[[nodiscard]] IdVector<ParameterId, char> muon_matrices(const TrainingGraph& graph);
+[[nodiscard]] std::vector<OptimizerState> optimizer_states(
+    const OptimizerSpec& spec, OptimizerImplementation implementation, const FrameworkRules& rules,
+    const UpdatedTensor& tensor, DType weights, bool master_weights, ParameterUse use);
 
 }  // namespace tidemark

@@ -9,7 +9,6 @@
 #include "graph/core/errors.hpp"
 #include "graph/operators/kernels.hpp"
 #include "policies/rewrite/optimizer_kernels.hpp"
-#include "policies/rewrite/optimizer_states.hpp"
 
 namespace tidemark {
 namespace optimizer_step_detail {
@@ -47,11 +46,13 @@ bool runs_on(const OptimizerKernel& kernel, const OptimizerSlot& slot) {
 }  // namespace optimizer_step_detail
 
 OptimizerStep::OptimizerStep(TrainingGraph& graph, const OptimizerSpec& spec,
-                             const PrecisionRules& precision, const FrameworkRules& rules)
+                             const PrecisionRules& precision, const FrameworkRules& rules,
+                             const ParameterUses& uses)
     : graph_(graph),
       spec_(spec),
       precision_(precision),
       rules_(rules),
+      uses_(uses),
       implementation_(implementation_of(spec, rules, precision.master_weights)),
       kernels_(optimizer_kernels(spec, implementation_, rules, precision.master_weights)) {}
 
@@ -90,8 +91,9 @@ void OptimizerStep::add_slot(const UpdatedTensor& trained) {
 void OptimizerStep::add_state(OptimizerSlot& slot) {
   std::vector<Touch> touches;
   Work work{.op_class = OperatorClass::kMemset, .dtype = slot.weights, .launches = 0};
-  for (const OptimizerState& state : optimizer_states(spec_, implementation_, rules_, *slot.trained,
-                                                      slot.weights, precision_.master_weights)) {
+  for (const OptimizerState& state :
+       optimizer_states(spec_, implementation_, rules_, *slot.trained, slot.weights,
+                        precision_.master_weights, use_of(uses_, *slot.trained))) {
     const StorageId id = add_storage(slot, state.suffix, state.bytes, Role::kOptimizerState);
     slot.set(state.tensor, id);
     if (state.from_start) {
@@ -114,8 +116,9 @@ void OptimizerStep::add_state(OptimizerSlot& slot) {
 
 void OptimizerStep::add_states_from_start(const UpdatedTensor& unused) {
   const OptimizerSlot slot{.trained = &unused, .weights = unused.dtype};
-  for (const OptimizerState& state : optimizer_states(spec_, implementation_, rules_, unused,
-                                                      slot.weights, precision_.master_weights)) {
+  for (const OptimizerState& state :
+       optimizer_states(spec_, implementation_, rules_, unused, slot.weights,
+                        precision_.master_weights, use_of(uses_, unused))) {
     if (!state.from_start) continue;
     const StorageId id = add_storage(slot, state.suffix, state.bytes, Role::kOptimizerState);
     graph_.storages[id].initial = true;
@@ -151,7 +154,7 @@ void OptimizerStep::add_work(const OptimizerKernel& kernel, const OptimizerSlot&
 // pairs of them, which is slow for an operator over thousands of parameters.
 OperatorId OptimizerStep::add_operator(std::string_view kernel, LayerId layer,
                                        const std::vector<Touch>& touches, Bytes workspace,
-                                       const Work& work) {
+                                       const Work& work, PartKind part) {
   Operator op{.name = fmt::format("{}.{}", name_of(spec_.kind), kernel),
               .part = OperatorPart::kUpdate,
               .phase = Phase::kOptimizer,
@@ -161,8 +164,8 @@ OperatorId OptimizerStep::add_operator(std::string_view kernel, LayerId layer,
               .workspace = workspace,
               .work = work};
   graph_.touches.insert(graph_.touches.end(), touches.begin(), touches.end());
-  graph_.part(PartKind::kOptimizer).push_back(graph_.operators.push_back(std::move(op)));
-  return graph_.part(PartKind::kOptimizer).back();
+  graph_.part(part).push_back(graph_.operators.push_back(std::move(op)));
+  return graph_.part(part).back();
 }
 
 // Returns the work of all kernels on one parameter, one after the other.
@@ -185,7 +188,9 @@ Work OptimizerStep::loop_work(const OptimizerSlot& slot) const {
 void OptimizerStep::add_loop() {
   StorageId last_variable;
   for (const OptimizerSlot& slot : slots_) {
-    const LoopTemporaries temporaries = loop_temporaries(spec_, rules_, slot.trained->shape);
+    const bool fused = implementation_ == OptimizerImplementation::kFused;
+    const LoopTemporaries temporaries =
+        fused ? LoopTemporaries{} : loop_temporaries(spec_, rules_, slot.trained->shape);
     std::vector<Touch> touches = {{slot.of(OptimizerTensor::kGradient), Access::kRead}};
     for (const OptimizerTensor tensor : optimizer_step_detail::kPersistentTensors) {
       if (slot.of(tensor).valid()) touches.push_back({slot.of(tensor), Access::kMutate});
@@ -193,7 +198,6 @@ void OptimizerStep::add_loop() {
     if (slot.of(OptimizerTensor::kParameter).valid())
       touches.push_back({slot.of(OptimizerTensor::kParameter), Access::kOverwrite});
     const Bytes bytes = tidemark::bytes_of(slot.weights, slot.trained->elements);
-    const bool fused = implementation_ == OptimizerImplementation::kFused;
     const bool converts = precision_.master_weights &&
                           !slot.of(OptimizerTensor::kConvertedGradient).valid() && !fused;
     for (int k = 0; k < temporaries.inside + (converts ? 1 : 0); ++k) {
@@ -212,6 +216,7 @@ void OptimizerStep::add_loop() {
                                   : graph_.part(PartKind::kOptimizer).back();
     const OperatorId id =
         add_operator("update", slot.trained->layer, touches, workspace, loop_work(slot));
+    graph_.operators[id].blocks_host = spec_.kind->synchronises;
     hold_variable(last_variable, before, id);
     last_variable = variable;
   }
@@ -289,10 +294,11 @@ void OptimizerStep::build(const std::vector<const UpdatedTensor*>& parameters) {
   if (parameters.empty()) return;
   for (const UpdatedTensor* trained : parameters)
     add_slot(*trained);
-  if (spec_.kind->beside_matrices != nullptr) {
-    add_muon();
+  if (spec_.kind->add_matrix_kernels != nullptr) {
+    add_matrices();
   } else if (implementation_ == OptimizerImplementation::kLoop ||
-             spec_.kind->one_kernel_per_parameter) {  // a kernel per parameter
+             spec_.kind->one_kernel_per_parameter ||
+             spec_.stochastic_rounding) {  // a kernel per parameter
     add_loop();
   } else {
     add_foreach();

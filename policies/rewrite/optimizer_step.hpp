@@ -8,6 +8,7 @@
 
 #include "graph/ir/training_graph.hpp"
 #include "policies/optimizers/spec.hpp"
+#include "policies/rewrite/optimizer_states.hpp"
 #include "policies/rewrite/precision.hpp"
 
 namespace tidemark {
@@ -28,7 +29,7 @@ struct OptimizerSlot {
 class OptimizerStep {
  public:
   OptimizerStep(TrainingGraph& graph, const OptimizerSpec& spec, const PrecisionRules& precision,
-                const FrameworkRules& rules);
+                const FrameworkRules& rules, const ParameterUses& uses);
   // Builds the operators of the device.
   void build(const std::vector<const UpdatedTensor*>& parameters);
   // Adds the states that are made with the optimizer, of parameters that get no gradient.
@@ -41,7 +42,8 @@ class OptimizerStep {
   void add_state(OptimizerSlot& slot);
   [[nodiscard]] Work loop_work(const OptimizerSlot& slot) const;
   void add_loop();
-  void add_muon();
+  void add_matrices();
+  void add_matrix(OptimizerSlot& slot, std::vector<StorageId>& variables);
   void hold_variable(StorageId variable, OperatorId since, OperatorId until);
   void add_touches(const OptimizerKernel& kernel, OptimizerSlot& slot, std::vector<Touch>& touches,
                    std::vector<StorageId>& variables);
@@ -53,12 +55,13 @@ class OptimizerStep {
   [[nodiscard]] Bytes bytes_of(const OptimizerSlot& slot, OptimizerTensor tensor) const;
   void add_work(const OptimizerKernel& kernel, const OptimizerSlot& slot, Work& work) const;
   OperatorId add_operator(std::string_view kernel, LayerId layer, const std::vector<Touch>& touches,
-                          Bytes workspace, const Work& work);
+                          Bytes workspace, const Work& work, PartKind part = PartKind::kOptimizer);
 
   TrainingGraph& graph_;
   const OptimizerSpec& spec_;
   const PrecisionRules& precision_;
   const FrameworkRules& rules_;
+  const ParameterUses& uses_;
   OptimizerImplementation implementation_;
   std::vector<OptimizerKernel> kernels_;
   std::vector<OptimizerSlot> slots_;

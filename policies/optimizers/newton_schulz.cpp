@@ -1,4 +1,4 @@
-#include "policies/rewrite/newton_schulz.hpp"
+#include "policies/optimizers/newton_schulz.hpp"
 
 #include <algorithm>
 #include <cstdint>
