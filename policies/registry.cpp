@@ -57,6 +57,7 @@ PolicyRegistry::PolicyRegistry()
           offload_activations_entry(),
           offload_optimizer_entry(),
           offload_parameters_entry(),
+          optimizer_in_backward_entry(),
           pipeline_entry(),
           revolve_entry(),
           torchtune_offload_entry(),

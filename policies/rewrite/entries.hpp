@@ -8,6 +8,7 @@ namespace tidemark {
 [[nodiscard]] const PolicyEntry& data_parallel_entry();
 [[nodiscard]] const PolicyEntry& offload_optimizer_entry();
 [[nodiscard]] const PolicyEntry& offload_parameters_entry();
+[[nodiscard]] const PolicyEntry& optimizer_in_backward_entry();
 [[nodiscard]] const PolicyEntry& pipeline_entry();
 
 }  // namespace tidemark

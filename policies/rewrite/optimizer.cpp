@@ -1,11 +1,14 @@
 #include "policies/rewrite/optimizer.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "policies/rewrite/backward_update.hpp"
 #include "policies/rewrite/optimizer_step.hpp"
 
 namespace tidemark {
@@ -78,9 +81,36 @@ void Optimizer::check_rounding(const TrainingGraph& graph) const {
           spec_.kahan ? "kahan" : "stochastic_rounding", precision_.name));
 }
 
+// Gives each tensor an optimizer of its own, which runs in backward.
+void Optimizer::build_in_backward(TrainingGraph& graph, const ParameterUses& uses) const {
+  std::vector<TensorUpdate> updates;
+  const auto taken_from = [&](PartKind kind, std::size_t before) {
+    std::vector<OperatorId>& part = graph.part(kind);
+    const auto begin = part.begin() + static_cast<std::ptrdiff_t>(before);
+    std::vector<OperatorId> added(begin, part.end());
+    part.erase(begin, part.end());
+    return added;
+  };
+  for (const UpdatedTensor& tensor : graph.updates) {
+    if (tensor.updated_by == Executor::kHost) {
+      throw UserError({}, "policies.optimizer_in_backward",
+                      "does not go with offload_optimizer: the host updates many parameters in one "
+                      "kernel behind backward; leave one of them out");
+    }
+    const std::size_t first = graph.part(PartKind::kOptimizerFirst).size();
+    const std::size_t step = graph.part(PartKind::kOptimizer).size();
+    build(graph, uses, {&tensor});
+    updates.push_back({.tensor = &tensor,
+                       .first = taken_from(PartKind::kOptimizerFirst, first),
+                       .step = taken_from(PartKind::kOptimizer, step)});
+  }
+  update_in_backward(graph, std::move(updates));
+}
+
 void Optimizer::apply(TrainingGraph& graph, const RewriteContext& /*context*/) const {
   check_rounding(graph);
   const ParameterUses uses = parameter_uses(graph);
+  if (graph.updates_in_backward) return build_in_backward(graph, uses);
   std::vector<const UpdatedTensor*> order = optimizer_detail::updates_of(graph);
   // Host first: the device's part of the step runs beside it.
   const auto on_device = std::stable_partition(

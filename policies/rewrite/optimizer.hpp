@@ -31,6 +31,7 @@ class Optimizer final : public TrainingRewrite {
   void check_rounding(const TrainingGraph& graph) const;
   void build(TrainingGraph& graph, const ParameterUses& uses,
              const std::vector<const UpdatedTensor*>& group) const;
+  void build_in_backward(TrainingGraph& graph, const ParameterUses& uses) const;
 
   OptimizerSpec spec_;
   PrecisionRules precision_;

@@ -116,10 +116,13 @@ Composed compose(const std::string& model, const std::string& training,
   return result;
 }
 
+constexpr std::string_view kInBackward = "optimizer_in_backward";
+
 // Whether a policy of the registry can be combined with those chosen: one decides the order, one
-// the evictions, one reduces the gradients; attention is recomputed only where there is some.
+// the evictions, one reduces the gradients, one says where parameters are updated; attention is
+// recomputed only where there is some, and gradients that accumulate are not used up in backward.
 bool may_join(const PolicyEntry& entry, const std::vector<const PolicyEntry*>& chosen,
-              std::string_view model) {
+              std::string_view model, bool accumulates) {
   const bool for_language = entry.name == "megatron_selective" || entry.name == "distill";
   if (for_language && !is_gpt(model)) return false;
   // One loss.
@@ -128,6 +131,10 @@ bool may_join(const PolicyEntry& entry, const std::vector<const PolicyEntry*>& c
     return kLosses.contains(other->name);
   });
   if (has_loss && kLosses.contains(entry.name)) return false;
+  if (entry.name == kInBackward && accumulates) return false;
+  const auto places = [](const PolicyEntry& policy) {
+    return policy.name == kInBackward || policy.name == "offload_optimizer";
+  };
   const bool single = entry.kind == "sequence" || entry.kind == "eviction";
   const auto reduces = [](const PolicyEntry& policy) {
     static const std::set<std::string_view> kReducing{"data_parallel", "distributed_optimizer",
@@ -136,7 +143,7 @@ bool may_join(const PolicyEntry& entry, const std::vector<const PolicyEntry*>& c
   };
   return std::none_of(chosen.begin(), chosen.end(), [&](const PolicyEntry* other) {
     return other == &entry || (single && other->kind == entry.kind) ||
-           (reduces(entry) && reduces(*other));
+           (reduces(entry) && reduces(*other)) || (places(entry) && places(*other));
   });
 }
 
@@ -149,17 +156,18 @@ TEST_SUITE("property") {
     int same_programs = 0;
     for (int trial = 0; trial < 60; ++trial) {
       const char* model = kModels[trial % 6 == 5 ? 2 : 0];
-      const char* training = trial % 2 == 0 ? "micro_batch: 1, precision: bf16_mixed, accumulate: 2"
-                                            : "micro_batch: 1, precision: fp32";
       std::vector<const PolicyEntry*> chosen;
       // Each policy is first once; the others are drawn.
       const std::size_t first = static_cast<std::size_t>(trial) % registry.entries().size();
-      if (!may_join(registry.entries()[first], chosen, model)) continue;
+      const bool accumulates = trial % 2 == 0 && registry.entries()[first].name != kInBackward;
+      const char* training = accumulates ? "micro_batch: 1, precision: bf16_mixed, accumulate: 2"
+                                         : "micro_batch: 1, precision: fp32";
+      if (!may_join(registry.entries()[first], chosen, model, accumulates)) continue;
       chosen.push_back(&registry.entries()[first]);
       const std::size_t count = 2 + rng() % 2;
       while (chosen.size() < count) {
         const PolicyEntry& entry = registry.entries()[rng() % registry.entries().size()];
-        if (may_join(entry, chosen, model)) chosen.push_back(&entry);
+        if (may_join(entry, chosen, model, accumulates)) chosen.push_back(&entry);
       }
       std::vector<std::string> names;
       for (const PolicyEntry* entry : chosen) {
