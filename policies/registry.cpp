@@ -58,6 +58,7 @@ PolicyRegistry::PolicyRegistry()
           offload_optimizer_entry(),
           offload_parameters_entry(),
           optimizer_in_backward_entry(),
+          ema_entry(),
           pipeline_entry(),
           revolve_entry(),
           torchtune_offload_entry(),

@@ -10,5 +10,6 @@ namespace tidemark {
 [[nodiscard]] const PolicyEntry& offload_parameters_entry();
 [[nodiscard]] const PolicyEntry& optimizer_in_backward_entry();
 [[nodiscard]] const PolicyEntry& pipeline_entry();
+[[nodiscard]] const PolicyEntry& ema_entry();
 
 }  // namespace tidemark

@@ -20,10 +20,11 @@ constexpr std::array<std::string_view, 2> kAttentions{"math", "flash"};
 constexpr std::array<std::string_view, 2> kCompilers{"none", "inductor"};
 constexpr std::array<std::string_view, 3> kLosses{"cross_entropy", "mse", "none"};
 constexpr std::array<std::string_view, 3> kModes{"train", "forward", "generate"};
-constexpr std::array<std::string_view, 17> kTrainingKeys{
-    "mode",      "micro_batch", "accumulate",  "sequence",       "image",  "precision",
-    "optimizer", "attention",   "steps",       "framework",      "loss",   "dropout",
-    "zero_grad", "loader",      "hold_output", "autocast_cache", "compile"};
+constexpr std::array<std::string_view, 20> kTrainingKeys{
+    "mode",           "micro_batch", "accumulate", "sequence",       "image",
+    "precision",      "optimizer",   "attention",  "steps",          "framework",
+    "loss",           "dropout",     "zero_grad",  "loader",         "hold_output",
+    "autocast_cache", "compile",     "loss_scale", "clip_grad_norm", "ema"};
 
 [[noreturn]] void fail_key(const Decoder& training, std::string_view key,
                            const std::string& problem) {
@@ -182,7 +183,13 @@ TrainingOptions decode_training(const Decoder& scenario, const ModelReference& m
   options.optimizer = decode_optimizer(training);
   options.model = decode_training_detail::decode_model_options(training, options);
   options.accumulate = training.optional<std::int64_t>("accumulate", 1, between(1, kMaxAccumulate));
-  options.steps = training.optional<int>("steps", 2, between(1, kMaxSteps));
+  options.loss_scale = decode_loss_scale(training);
+  options.clip_grad_norm = training.maybe<double>("clip_grad_norm", above(0));
+  options.ema = decode_training_ema(training);
+  // The last of the steps updates parameters that have their optimizer state.
+  const bool skips = options.loss_scale && options.loss_scale->dynamic;
+  options.steps = training.optional<int>("steps", 2 + (skips ? options.loss_scale->skipped : 0),
+                                         between(1, kMaxSteps));
   options.zero_grad = decode_zero_grad(training, *options.framework);
   options.hold_output = training.optional<bool>("hold_output", false);
   options.autocast_cache = training.optional<bool>("autocast_cache", true);

@@ -19,7 +19,9 @@
 #include "policies/plan/entry.hpp"
 #include "policies/plan/rewrite_context.hpp"
 #include "policies/rewrite/accumulate.hpp"
+#include "policies/rewrite/ema.hpp"
 #include "policies/rewrite/fp8.hpp"
+#include "policies/rewrite/loss_scale.hpp"
 #include "policies/rewrite/optimizer.hpp"
 #include "policies/rewrite/precision.hpp"
 #include "sim/allocators/allocator_model.hpp"
@@ -50,6 +52,9 @@ struct TrainingOptions {
   const FrameworkRules* framework = nullptr;
   std::optional<DType> gradient_dtype;
   ZeroGrad zero_grad = ZeroGrad::kNone;
+  std::optional<LossScaleOptions> loss_scale;
+  std::optional<double> clip_grad_norm;  // the largest norm of all gradients
+  std::optional<EmaOptions> ema;
   bool hold_output = false;
   bool autocast_cache = true;
   Fp8Recipe fp8 = Fp8Recipe::kDelayed;  // with fp8_mixed

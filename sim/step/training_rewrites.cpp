@@ -7,6 +7,7 @@
 #include "policies/data/loader.hpp"
 #include "policies/parallel/tensor_gradients.hpp"
 #include "policies/rewrite/accumulate.hpp"
+#include "policies/rewrite/clip_gradients.hpp"
 #include "policies/rewrite/data_parallel.hpp"
 
 namespace tidemark {
@@ -39,8 +40,14 @@ void rewrite_training(const StepSpec& spec, RewriteScope scope, TrainingGraph& g
   if (training.compile) rewrites.push_back(&compiled);
   const Loader loader(training.loader.value_or(LoaderSpec{}));
   if (training.loader) rewrites.push_back(&loader);
+  const LossScale loss_scale(training.loss_scale.value_or(LossScaleOptions{}));
+  const ClipGradients clip;
+  const Ema ema(training.ema.value_or(EmaOptions{}));
   if (training.mode == StepMode::kTrain) {
     rewrites.insert(rewrites.end(), {&accumulate, &optimizer});
+    if (training.loss_scale) rewrites.push_back(&loss_scale);
+    if (training.clip_grad_norm) rewrites.push_back(&clip);
+    if (training.ema) rewrites.push_back(&ema);
   } else {
     graph.micro_batches = static_cast<int>(training.accumulate);
   }
