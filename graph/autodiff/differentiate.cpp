@@ -191,6 +191,8 @@ void GradientTape::hold_variables(OperatorId end) {
   hold_other_outputs(end);
   for (TensorId output : graph_.other_outputs)
     hold_content(output, end);
+  for (const auto& [gradient, since] : kept_gradients_)
+    training_.holds.push_back({gradient, since, end, HoldKind::kLocal});
   if (graph_.loss.valid()) hold_content(graph_.loss, end);
   if (graph_.logits.valid() && options_.hold_output) hold_content(graph_.logits, end);
   if (options_.evaluates && graph_.logits.valid()) hold_content(graph_.logits, end);
@@ -198,7 +200,7 @@ void GradientTape::hold_variables(OperatorId end) {
     hold_content(graph_.logits, training_.part(PartKind::kForward).back());
   }
   for (const LocalVariable& local : graph_.locals) {
-    if (local.only_in_evaluation && !options_.evaluates) continue;
+    if (local.only_in_evaluation && graph_.tensors[local.tensor].requires_grad) continue;
     const OperatorId until = local.until.valid() ? forward_operator_[local.until] : end;
     if (!local.until.valid())
       training_.module_state.push_back(graph_.tensors[local.tensor].storage);

@@ -95,7 +95,9 @@ void drop_loss(Graph& graph) {
   graph.loss = {};
 }
 
-// `x = block(x)`: the old x lives until the block has returned.
+}  // namespace
+}  // namespace evaluate_detail
+
 void keep_inputs_of_blocks(Graph& graph) {
   IdVector<TensorId, int> made_in(graph.tensors.size(), kNoBlock);
   IdVector<TensorId, char> is_made(graph.tensors.size(), 0);
@@ -123,9 +125,6 @@ void keep_inputs_of_blocks(Graph& graph) {
   }
 }
 
-}  // namespace
-}  // namespace evaluate_detail
-
 Graph evaluation_graph(Graph graph, bool with_loss) {
   IdVector<TensorId, char> is_parameter(graph.tensors.size(), 0);
   for (const Parameter& parameter : graph.parameters)
@@ -135,7 +134,7 @@ Graph evaluation_graph(Graph graph, bool with_loss) {
   }
   evaluate_detail::leave_training_mode(graph);
   if (!with_loss && graph.loss.valid()) evaluate_detail::drop_loss(graph);
-  evaluate_detail::keep_inputs_of_blocks(graph);
+  keep_inputs_of_blocks(graph);
   return graph;
 }
 

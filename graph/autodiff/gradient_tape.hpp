@@ -35,6 +35,9 @@ class GradientTape final : public BackwardTape {
   void add_result(TensorId input, const Tensor& gradient) override {
     results_.emplace_back(input, gradient);
   }
+  void keep_gradient(const Tensor& gradient) override {
+    kept_gradients_.push_back({gradient.storage, part_->back()});
+  }
 
  private:
   [[nodiscard]] StorageId add_temporary(Bytes bytes);
@@ -89,6 +92,8 @@ class GradientTape final : public BackwardTape {
   // The parameter of a leaf; a view of a parameter is no leaf.
   IdVector<TensorId, ParameterId> parameter_;
   std::vector<std::pair<TensorId, Tensor>> results_;  // outputs of the running node
+  // Gradients of leaves that are no parameters, and the operators after which they are complete.
+  std::vector<std::pair<StorageId, OperatorId>> kept_gradients_;
   NodeId current_;
   // Operators of the running node after which its incoming gradient and its saved tensors are
   // released; invalid: after its last.

@@ -44,7 +44,8 @@ struct Node {
 struct LocalVariable {
   TensorId tensor;
   NodeId until;
-  // Autograd keeps the tensor anyway, so that the variable counts only where nothing is saved.
+  // Autograd keeps the tensor anyway where it follows it, so that the variable counts only for a
+  // tensor without gradient: in evaluation, and below the lowest parameter that is trained.
   bool only_in_evaluation = false;
 };
 

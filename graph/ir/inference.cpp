@@ -74,6 +74,10 @@ void Inference::create_scalar_in(std::int64_t elements, DType dtype) {
   storage.bytes = bytes_of(dtype, Elements(elements));
 }
 
+void Inference::follow_gradient(bool follows) {
+  graph_.tensors[graph_.nodes[node_].outputs.back()].requires_grad = follows;
+}
+
 void Inference::fail(const std::string& problem) const {
   std::string shapes;
   for (TensorId id : graph_.nodes[node_].inputs) {

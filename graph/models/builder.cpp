@@ -325,7 +325,7 @@ TensorId ModelBuilder::attention(TensorId q, TensorId k, TensorId v, AttentionKi
 
 // F.cross_entropy is log_softmax and nll_loss; narrower logits are converted to fp32 before, as
 // autocast and Hugging Face's models do.
-void ModelBuilder::cross_entropy_loss(TensorId logits) {
+void ModelBuilder::cross_entropy_loss(TensorId logits, bool narrow) {
   if (!graph_.logits.valid()) graph_.logits = logits;
   TensorId scores = logits;
   if (shape(scores).rank() == 3) scores = view(scores, {-1, shape(scores)[-1]});
@@ -334,7 +334,7 @@ void ModelBuilder::cross_entropy_loss(TensorId logits) {
     if (axis != 1) target_shape.push_back(shape(scores)[axis]);
   }
   const TensorId target = input("targets", target_shape, DType::kInt64);
-  if (bits_of(tensor(scores).dtype) < bits_of(DType::kFloat32)) {
+  if (!narrow && bits_of(tensor(scores).dtype) < bits_of(DType::kFloat32)) {
     scores = cast(scores, DType::kFloat32);
   }
   const TensorId log_probabilities = add("log_softmax", {scores}, {{"axis", std::int64_t{1}}});

@@ -121,7 +121,8 @@ class ModelBuilder {
                      double dropout_p, TensorId mask);
   // Adds the mean cross-entropy; int64 targets of the logits' shape without the class axis (the
   // last axis for rank 3, flattened to [-1, V]; axis 1 otherwise) become an input.
-  void cross_entropy_loss(TensorId logits);
+  // Logits of 16 bits are cast to fp32 before, unless they are left `narrow`.
+  void cross_entropy_loss(TensorId logits, bool narrow = false);
   void mse_loss(TensorId prediction);
 
   [[nodiscard]] const Tensor& tensor(TensorId id) const { return graph_.tensors[id]; }

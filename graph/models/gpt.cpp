@@ -36,7 +36,8 @@ class GptBuilder {
     const TensorId logits = forward(tokens);
     b.set_output(logits);
     b.set_samples(options_.micro_batch, options_.micro_batch * sequence_);
-    add_language_loss(b, logits, options_.loss, config_.code == GptCode::kHuggingFace);
+    add_language_loss(b, logits, options_.loss, config_.code == GptCode::kHuggingFace,
+                      options_.keeps_narrow_logits && config_.code == GptCode::kNanoGpt);
     return checked(b.finish());
   }
 

@@ -76,13 +76,14 @@ TensorId activate(ModelBuilder& builder, std::string_view name, TensorId x, bool
   return builder.activation(name == "new_gelu" ? "gelu_new" : name, x, in_place);
 }
 
-void add_language_loss(ModelBuilder& builder, TensorId logits, LossKind loss, bool upcast) {
+void add_language_loss(ModelBuilder& builder, TensorId logits, LossKind loss, bool upcast,
+                       bool narrow) {
   if (loss == LossKind::kNone) return;
   if (upcast && builder.tensor(logits).dtype != DType::kFloat32) {
     logits = builder.cast(logits, DType::kFloat32);
   }
   if (loss == LossKind::kMse) return builder.mse_loss(logits);
-  builder.cross_entropy_loss(logits);
+  builder.cross_entropy_loss(logits, narrow);
 }
 
 }  // namespace tidemark

@@ -45,6 +45,7 @@ struct HfAttention {
 // second copy of the logits in fp32 that lives beside the log-softmax. It also shifts: labels move
 // by one token and the last position gets no label, which changes no size (before transformers 4.46
 // the logits were sliced and copied instead, one more fp32 copy).
-void add_language_loss(ModelBuilder& builder, TensorId logits, LossKind loss, bool upcast);
+void add_language_loss(ModelBuilder& builder, TensorId logits, LossKind loss, bool upcast,
+                       bool narrow = false);
 
 }  // namespace tidemark

@@ -20,6 +20,8 @@ struct ModelOptions {
   AttentionKind attention = AttentionKind::kFlash;
   std::optional<double> dropout;  // replaces every dropout probability of the model
   LossKind loss = LossKind::kCrossEntropy;
+  // A model of 16 bits hands its logits to the loss as they are where its code does not cast them.
+  bool keeps_narrow_logits = false;
 };
 
 }  // namespace tidemark

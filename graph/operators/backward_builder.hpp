@@ -43,6 +43,7 @@ class BackwardTape {
   virtual void release_incoming_gradient() = 0;
   virtual void release_saved() = 0;
   virtual void add_result(TensorId input, const Tensor& gradient) = 0;
+  virtual void keep_gradient(const Tensor& gradient) = 0;
 };
 
 // Emits the kernels of one backward node.
@@ -77,6 +78,8 @@ class BackwardBuilder {
   // Sums `gradient` over broadcast axes to the shape of the input (torch's sum_to_size).
   [[nodiscard]] Tensor sum_to(const Tensor& gradient, const Shape& shape);
   void set_input_gradient(std::size_t index, const Tensor& gradient);
+  // The gradient stays until the step ends: .grad of a leaf that is no parameter.
+  void keep_gradient(const Tensor& gradient) { tape_.keep_gradient(gradient); }
   // A composite of several autograd nodes is past the one that received the incoming gradient, or
   // that saved tensors: they are released after the last kernel so far.
   void release_incoming_gradient() { tape_.release_incoming_gradient(); }

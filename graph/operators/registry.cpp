@@ -46,6 +46,8 @@ std::vector<const OperatorFamily*> collect() {
   add(recurrent_families());
   add(weight_norm_families());
   add(tensor_power_families());
+  add(quantised_linear_families());
+  add(adapter_families());
   std::sort(all.begin(), all.end(),
             [](const OperatorFamily* a, const OperatorFamily* b) { return a->name < b->name; });
   return all;

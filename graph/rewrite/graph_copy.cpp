@@ -41,6 +41,14 @@ bool GraphCopy::is_trained(TensorId of_result) const {
   return is_trained_.contains(of_result) && is_trained_[of_result] != 0;
 }
 
+TensorId GraphCopy::add_adapter(std::string name, const Shape& shape, DType dtype, LayerId layer) {
+  const TensorId id = result_.add_parameter(std::move(name), shape, dtype, layer);
+  result_.storages[result_.tensors[id].storage].role = Role::kAdapter;
+  is_trained_.resize(result_.tensors.size(), 0);
+  is_trained_[id] = 1;
+  return id;
+}
+
 NodeId GraphCopy::keep(NodeId id) {
   return keep(id, inputs_of(id), source_.nodes[id].attributes);
 }
@@ -92,6 +100,12 @@ void GraphCopy::copy_roots(TensorId until) {
       result_.storages[storage].bytes = root.bytes();
     }
     root.storage = storage;
+    const auto typed = types_.find(next_);
+    if (typed != types_.end()) {
+      root.dtype = typed->second;
+      result_.storages[storage].dtype = root.dtype;
+      result_.storages[storage].bytes = root.bytes();
+    }
     const bool frozen = frozen_.contains(next_);
     if (frozen) {
       root.requires_grad = false;
@@ -106,6 +120,7 @@ void GraphCopy::copy_roots(TensorId until) {
       parameter.shape = root.shape;
       parameter.elements = root.elements();
     }
+    parameter.dtype = root.dtype;
     parameter.storage = storage;
     parameter.trained &= !frozen;
     if (!parameter.trained) continue;

@@ -18,6 +18,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "graph/core/ids.hpp"
@@ -37,6 +38,8 @@ class GraphCopy {
     return of_source.valid() ? tensor_[of_source] : TensorId();
   }
   [[nodiscard]] std::vector<TensorId> inputs_of(NodeId id) const;
+  // Adds a parameter that is trained beside the frozen ones, of the role of an adapter.
+  TensorId add_adapter(std::string name, const Shape& shape, DType dtype, LayerId layer);
   // Whether a tensor of the copy is a parameter that is trained, and no view of one.
   [[nodiscard]] bool is_trained(TensorId of_result) const;
 
@@ -50,6 +53,8 @@ class GraphCopy {
   void reshape_root(TensorId of_source, const Shape& shape);
   // Freezes a parameter: it needs no gradient. Before the first step only.
   void freeze_root(TensorId of_source);
+  // Gives the copy of a root another type. Before the first step only.
+  void retype_root(TensorId of_source, DType dtype) { types_[of_source] = dtype; }
   // Leaves a root out of the copy: no node of the copy may read it. Before the first step only.
   void drop_root(TensorId of_source);
 
@@ -72,6 +77,7 @@ class GraphCopy {
   IdVector<TensorId, ParameterId> parameter_;  // parameters of the source's tensors
   IdVector<TensorId, char> is_trained_;        // tensors of the copy that are trained
   std::map<TensorId, std::optional<Shape>> changed_;  // roots with another shape; none: dropped
+  std::map<TensorId, DType> types_;                   // roots with another type
   std::set<TensorId> frozen_;                         // parameters of the source that are frozen
 };
 

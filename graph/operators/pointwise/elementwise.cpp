@@ -1,4 +1,6 @@
 // Sums, products and conversions of tensors, element by element, with broadcasting.
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "graph/operators/kernels.hpp"
@@ -139,7 +141,9 @@ ForwardKernel forward_add_scalar(const NodeView& node) {
 void backward_scale(BackwardBuilder& b) {
   const Tensor gradient = b.output_gradient();
   const Tensor result = create_dense(b, "input_gradient", gradient);
-  b.launch_elementwise("scale.backward", {gradient}, result, OperatorClass::kElementwise, 1,
+  std::vector<Tensor> reads{gradient};
+  if (keeps_scalar(b.node())) reads.push_back(b.saved("scalar"));
+  b.launch_elementwise("scale.backward", std::move(reads), result, OperatorClass::kElementwise, 1,
                        scalar_bytes(b.node(), result.dtype));
   b.set_input_gradient(0, result);
 }

@@ -1,6 +1,8 @@
 // batch_norm in training mode, and in evaluation by its running statistics. The running statistics
 // are updated by a node of their own: it writes persistent memory, so recomputation of the
 // normalisation must not repeat it.
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "graph/operators/kernels.hpp"
@@ -48,9 +50,11 @@ ForwardKernel forward_batch(const NodeView& node) {
   if (node.attributes().flag("evaluates")) return evaluate_batch(node);
   ForwardKernel kernel = forward(node);
   const std::int64_t channels = node.input(kX).shape[1];
-  if (node.rules().sums_channels_apart) {
-    kernel.workspace = bytes_of(DType::kFloat32, Elements(2 * channels));
-  }
+  const Bytes statistics = bytes_of(DType::kFloat32, Elements(2 * channels));
+  if (node.rules().sums_channels_apart) kernel.workspace = statistics;
+  // Without autograd mean and invstd, which the kernel makes all the same, die with its call.
+  if (!node.output().requires_grad)
+    kernel.temporary = std::exchange(kernel.workspace, {}) + statistics;
   return kernel;
 }
 
@@ -58,6 +62,7 @@ void save(SavedSet& saved) {
   const Shape channels{saved.node().input(kX).shape[1]};
   saved.input(kX);
   if (saved.node().has_input(kWeight)) saved.input(kWeight);
+  if (saved.node().attributes().flag("evaluates")) return;  // running statistics, by reference
   saved.extra("mean", channels, DType::kFloat32);
   saved.extra("invstd", channels, DType::kFloat32);
 }
@@ -70,8 +75,12 @@ void backward(BackwardBuilder& b) {
   const Tensor& x = node.input(kX);
   BackwardBuilder::Kernel kernel{
       .name = "batch_norm.backward",
-      .reads = {gradient, x, b.saved("mean"), b.saved("invstd")},
+      .reads = {gradient, x},
       .work = work_on(OperatorClass::kNormalization, flops_per(12, x), {gradient, x}, {})};
+  if (!node.attributes().flag("evaluates")) {
+    kernel.reads.push_back(b.saved("mean"));
+    kernel.reads.push_back(b.saved("invstd"));
+  }
   if (node.has_input(kWeight)) kernel.reads.push_back(node.input(kWeight));
   kernel.work.read += gradient.bytes() + x.bytes();
   constexpr std::string_view kNames[] = {"input_gradient", "weight_gradient", "bias_gradient"};

@@ -279,6 +279,7 @@ constexpr std::array kRules = {
     NamedRule{"logsigmoid", pass_elementwise},
     NamedRule{"tensor_power", pass_elementwise},
     NamedRule{"clone", pass_elementwise},
+    NamedRule{"require_gradient", pass_elementwise},
     NamedRule{"permute_rows", pass_rows},
     NamedRule{"sort_rows", pass_rows},
     NamedRule{"combine_rows", pass_combination},

@@ -239,6 +239,7 @@ bool PartitionPlanner::can_be_columns(NodeId id) const {
   const Node& node = graph_.nodes[id];
   const bool transposed = node.attributes.flag("transposed_weight");
   const std::span<const TensorId> weights = weights_of(node);
+  if (node.attributes.text("adapter") == "down") return false;  // whole
   if (options_.group != MeshDimension::kTensor || rejected_[id] != 0 ||
       !std::all_of(weights.begin(), weights.end(),
                    [&](TensorId weight) { return is_free_parameter(weight); })) {

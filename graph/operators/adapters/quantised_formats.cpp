@@ -1,0 +1,82 @@
+#include "graph/operators/adapters/quantised_formats.hpp"
+
+#include <array>
+
+#include <fmt/format.h>
+
+namespace tidemark {
+namespace quantised_formats_detail {
+namespace {
+
+constexpr std::string_view kBnb = "bitsandbytes 0.50: functional.py, nn/modules.py";
+constexpr std::string_view kAo = "torchao: quantize_/workflows/nf4/nf4_tensor.py";
+
+constexpr std::array<QuantisedFormat, 6> kFormats = {{
+    {.name = "nf4", .codes = DType::kNf4, .source = kBnb},
+    {.name = "nf4_dq", .codes = DType::kNf4, .nested = true, .source = kBnb},
+    {.name = "fp4", .codes = DType::kFp4, .source = kBnb},
+    {.name = "fp4_dq", .codes = DType::kFp4, .nested = true, .source = kBnb},
+    {.name = "int8", .codes = DType::kInt8, .source = kBnb},
+    {.name = "nf4",
+     .library = QuantisedBy::kTorchao,
+     .codes = DType::kNf4,
+     .nested = true,
+     .source = kAo},
+}};
+
+constexpr std::int64_t kNestedBlock = 256;  // scales that share a scale
+constexpr std::int64_t kCodes4Bit = 16;     // values that 4 bits name
+constexpr std::int64_t kCodes8Bit = 256;
+
+std::int64_t blocks_of(std::int64_t elements, std::int64_t block) {
+  return (elements + block - 1) / block;
+}
+
+}  // namespace
+}  // namespace quantised_formats_detail
+
+std::span<const QuantisedFormat> quantised_formats() {
+  return quantised_formats_detail::kFormats;
+}
+
+const QuantisedFormat* find_quantised_format(std::string_view name, std::string_view library) {
+  const QuantisedBy by = library == "torchao" ? QuantisedBy::kTorchao : QuantisedBy::kBitsandbytes;
+  for (const QuantisedFormat& format : quantised_formats_detail::kFormats) {
+    if (format.library == by && format.name == name) return &format;
+  }
+  return nullptr;
+}
+
+std::vector<QuantisedState> states_of(const QuantisedFormat& format,
+                                      const QuantisedWeight& weight) {
+  using namespace quantised_formats_detail;
+  if (format.codes == DType::kInt8) return {{"SCB", weight.rows}};
+  const std::int64_t scales = blocks_of(weight.elements, weight.block);
+  const std::int64_t nested = blocks_of(scales, kNestedBlock);
+  if (format.library == QuantisedBy::kTorchao) {
+    return {{"quantized_scalers", scales, DType::kInt8},
+            {"quantization_factor", nested, weight.model},
+            {"scaler_mean", 1, weight.model},
+            {"nf4", kCodes4Bit, weight.model}};
+  }
+  if (!format.nested) return {{"absmax", scales}, {"quant_map", kCodes4Bit}};
+  return {{"absmax", scales, DType::kInt8},
+          {"nested_absmax", nested},
+          {"offset", 1},
+          {"nested_quant_map", kCodes8Bit},
+          {"quant_map", kCodes4Bit}};
+}
+
+std::string refuses(const QuantisedFormat& format, const QuantisedWeight& weight) {
+  if (format.library != QuantisedBy::kTorchao) return {};
+  if (weight.elements % weight.block != 0) {
+    return fmt::format("torchao refuses a weight of {} elements, which is no multiple of {}",
+                       weight.elements, weight.block);
+  }
+  const std::int64_t scales = weight.elements / weight.block;
+  if (scales % quantised_formats_detail::kNestedBlock == 0) return {};
+  return fmt::format("torchao refuses a weight of {} elements: its {} scales are no multiple of {}",
+                     weight.elements, scales, quantised_formats_detail::kNestedBlock);
+}
+
+}  // namespace tidemark

@@ -1,0 +1,193 @@
+// Linear layers whose frozen weight is kept as codes: bitsandbytes' 4-bit and LLM.int8 layers, and
+// torchao's NF4. Autograd keeps the codes, which are a part of the model.
+#include <fmt/format.h>
+
+#include "graph/operators/adapters/quantised_formats.hpp"
+#include "graph/operators/forward_builder.hpp"
+#include "graph/operators/kernels.hpp"
+#include "graph/operators/registry.hpp"
+
+namespace tidemark {
+namespace quantised_linear_family {
+
+constexpr std::size_t kX = 0;
+constexpr std::size_t kWeight = 1;      // codes in the shape of the weight
+constexpr std::size_t kBias = 2;        // optional
+constexpr std::size_t kFirstState = 3;  // scales and tables
+constexpr std::int64_t kFewRows = 4;    // up to so many rows are multiplied with the codes
+
+struct Extent {
+  std::int64_t m, n, k;
+};
+
+Extent extent_of(const NodeView& node) {
+  const Tensor& x = node.input(kX);
+  const std::int64_t k = x.shape[-1];
+  return {.m = x.elements().count / k, .n = node.output().shape[-1], .k = k};
+}
+
+const QuantisedFormat& format_of(const NodeView& node) {
+  return *find_quantised_format(node.attributes().text("format"),
+                                node.attributes().text("library"));
+}
+
+void infer(Inference& inference) {
+  const Tensor& x = inference.input(kX);
+  const Tensor& weight = inference.input(kWeight);
+  inference.require(x.shape.rank() >= 1 && weight.shape.rank() == 2,
+                    "needs an input with at least one axis and a weight with two");
+  const bool transposed = inference.attributes().flag("transposed_weight");
+  inference.require(x.shape[-1] == weight.shape[transposed ? 0 : 1],
+                    fmt::format("the input's last axis is {}, but the weight has the shape {}",
+                                x.shape[-1], to_string(weight.shape)));
+  Shape result = x.shape;
+  result[-1] = weight.shape[transposed ? 1 : 0];
+  inference.create(result, x.dtype);
+}
+
+std::vector<Tensor> parts_of(const NodeView& node) {
+  std::vector<Tensor> parts{node.input(kWeight)};
+  for (std::size_t i = kFirstState; i < node.input_count(); ++i)
+    parts.push_back(node.input(i));
+  return parts;
+}
+
+// Returns the kernel that makes the weight from its codes, in the type of the product.
+BackwardKernel dequantise(const NodeView& node, const Tensor& weight) {
+  const QuantisedFormat& format = format_of(node);
+  const Elements elements = weight.elements();
+  BackwardKernel kernel{.name = kDequantise, .reads = parts_of(node), .creates = {weight}};
+  kernel.work = {.op_class = OperatorClass::kElementwise,
+                 .dtype = weight.dtype,
+                 .flops = flops_per(1, weight),
+                 .written = weight.bytes()};
+  for (const Tensor& part : kernel.reads)
+    kernel.work.read += part.bytes();
+  const std::int64_t block = node.attributes().integer("block", 64);
+  if (format.library == QuantisedBy::kTorchao) {
+    // Written in Python, through int64 indices: 14.03 bytes per element at its peak, measured.
+    kernel.temporary = Bytes(12 * elements.count + elements.count / 32);
+  } else if (format.nested) {
+    kernel.temporary = bytes_of(DType::kFloat32, Elements(elements.count / block));
+  }
+  return kernel;
+}
+
+void emit_4bit(ForwardBuilder& f) {
+  const NodeView& node = f.node();
+  const auto [m, n, k] = extent_of(node);
+  const Tensor& x = node.input(kX);
+  BackwardKernel product{.name = "quantised_linear",
+                         .reads = {x},
+                         .creates = {node.output()},
+                         .work = matmul_work(x.dtype, m, n, k, 1)};
+  if (node.has_input(kBias)) product.reads.push_back(node.input(kBias));
+  const bool by_codes = m <= kFewRows && format_of(node).library == QuantisedBy::kBitsandbytes;
+  if (by_codes) {
+    for (const Tensor& part : parts_of(node))
+      product.reads.push_back(part);
+  } else {
+    const Tensor weight = f.create("dequantised", node.input(kWeight).shape, x.dtype);
+    f.launch(dequantise(node, weight));
+    product.reads.push_back(weight);
+  }
+  f.launch(product);
+}
+
+// LLM.int8: rows of the input are scaled to int8, multiplied into int32, and scaled back. Columns
+// of outliers, a share of the input that only its values tell, are left out.
+void emit_int8(ForwardBuilder& f) {
+  const NodeView& node = f.node();
+  const auto [m, n, k] = extent_of(node);
+  const Tensor& x = node.input(kX);
+  const Tensor codes = f.create("CA", x.shape, DType::kInt8);
+  const Tensor scales = f.create("SCA", {m}, DType::kFloat32);
+  BackwardKernel rows{
+      .name = "quantise_rows",
+      .reads = {x},
+      .creates = {codes, scales},
+      .work = work_on(OperatorClass::kElementwise, flops_per(3, x), {x}, {codes, scales})};
+  // The columns that pass the threshold are looked for, and anything but fp16 is converted first.
+  rows.temporary = bytes_of(DType::kBool, x.elements());
+  if (x.dtype != DType::kFloat16) rows.temporary += bytes_of(DType::kFloat16, x.elements());
+  f.launch(rows);
+  Shape shape = x.shape;
+  shape[-1] = n;
+  const Tensor sums = f.create("int32_result", shape, DType::kInt32);
+  f.launch({.name = "quantised_linear",
+            .reads = {codes, node.input(kWeight)},
+            .creates = {sums},
+            .work = matmul_work(DType::kFloat16, m, n, k, 1)});
+  BackwardKernel scale{
+      .name = "scale_result",
+      .reads = {sums, scales, node.input(kFirstState)},
+      .creates = {node.output()},
+      .work = work_on(OperatorClass::kElementwise, flops_per(2, sums), {sums}, {node.output()})};
+  if (node.has_input(kBias)) scale.reads.push_back(node.input(kBias));
+  if (x.dtype != DType::kFloat16) scale.temporary = bytes_of(DType::kFloat16, sums.elements());
+  f.launch(scale);
+}
+
+void emit(ForwardBuilder& f) {
+  if (format_of(f.node()).codes == DType::kInt8) return emit_int8(f);
+  emit_4bit(f);
+}
+
+// The product alone, without what dequantises before it.
+ForwardKernel forward(const NodeView& node) {
+  const auto [m, n, k] = extent_of(node);
+  return {.work = matmul_work(node.input(kX).dtype, m, n, k, 1)};
+}
+
+// MatMul4Bit keeps the codes alone, since 0.43.2; MatMul8bitLt keeps its input as well.
+void save(SavedSet& saved) {
+  const NodeView& node = saved.node();
+  if (!node.needs_gradient(kX)) return;
+  if (format_of(node).codes == DType::kInt8) saved.input(kX);
+  saved.input(kWeight);
+}
+
+void backward(BackwardBuilder& b) {
+  const NodeView& node = b.node();
+  const auto [m, n, k] = extent_of(node);
+  const Tensor gradient = reshaped(b, b.output_gradient(), {m, n});
+  if (b.needs_gradient(kBias)) {
+    const Tensor result = b.create_like("bias_gradient", node.input(kBias));
+    b.launch(
+        {.name = "quantised_linear.bias_gradient",
+         .part = OperatorPart::kBiasGradient,
+         .reads = {gradient},
+         .creates = {result},
+         .work = work_on(OperatorClass::kReduction, flops_per(1, gradient), {gradient}, {result})});
+    b.set_input_gradient(kBias, result);
+  }
+  if (!b.needs_gradient(kX)) return;
+  const Tensor& x = node.input(kX);
+  const Tensor weight = b.create("dequantised", node.input(kWeight).shape, gradient.dtype);
+  b.launch(dequantise(node, weight));
+  const Tensor result = b.create("input_gradient", x.shape, x.dtype);
+  b.launch({.name = "quantised_linear.input_gradient",
+            .part = OperatorPart::kInputGradient,
+            .reads = {gradient, weight},
+            .creates = {result},
+            .work = matmul_work(x.dtype, m, k, n, 1)});
+  b.set_input_gradient(kX, result);
+}
+
+constexpr OperatorFamily kFamilies[] = {
+    {.name = "quantised_linear",
+     .summary = "x times a weight that is kept as codes and dequantised at each use",
+     .infer = infer,
+     .forward = forward,
+     .save = save,
+     .backward = backward,
+     .emit = emit},
+};
+
+}  // namespace quantised_linear_family
+
+std::span<const OperatorFamily> quantised_linear_families() {
+  return quantised_linear_family::kFamilies;
+}
+
+}  // namespace tidemark
