@@ -8,7 +8,7 @@
 
 #include "graph/core/errors.hpp"
 #include "graph/core/paths.hpp"
-#include "policies/adapt/smaller_entries.hpp"
+#include "policies/adapt/entries.hpp"
 #include "policies/compress/entries.hpp"
 #include "policies/eviction/entries.hpp"
 #include "policies/loss/entries.hpp"
@@ -54,12 +54,15 @@ PolicyRegistry::PolicyRegistry()
           checkpoint_entry(),
           checkpoint_sequential_entry(),
           data_parallel_entry(),
+          freeze_entry(),
+          lora_entry(),
           offload_activations_entry(),
           offload_optimizer_entry(),
           offload_parameters_entry(),
           optimizer_in_backward_entry(),
           ema_entry(),
           pipeline_entry(),
+          quantise_weights_entry(),
           revolve_entry(),
           torchtune_offload_entry(),
           te_offload_entry(),

@@ -12,7 +12,7 @@
 #include "graph/models/model_options.hpp"
 #include "graph/models/preset.hpp"
 #include "policies/adapt/distill.hpp"
-#include "policies/adapt/smaller_entries.hpp"
+#include "policies/adapt/entries.hpp"
 
 namespace tidemark {
 namespace distill_entry_detail {

@@ -2,8 +2,8 @@
 #include <array>
 #include <utility>
 
+#include "policies/adapt/entries.hpp"
 #include "policies/adapt/prune.hpp"
-#include "policies/adapt/smaller_entries.hpp"
 
 namespace tidemark {
 namespace prune_entry_detail {

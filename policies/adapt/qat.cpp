@@ -9,8 +9,8 @@
 
 #include "graph/operators/pointwise/fake_quantise.hpp"
 #include "graph/rewrite/graph_copy.hpp"
+#include "policies/adapt/entries.hpp"
 #include "policies/adapt/product_weights.hpp"
-#include "policies/adapt/smaller_entries.hpp"
 
 namespace tidemark {
 namespace qat_detail {

@@ -67,6 +67,9 @@ struct PolicyContext {
 // Decides where a value is during a gap.
 class ResidencyPolicy : public Policy {
  public:
+  // Whether it recomputes by torch.utils.checkpoint's autograd function, which makes gradients only
+  // where an input of a segment requires one.
+  [[nodiscard]] virtual bool is_reentrant() const { return false; }
   // The recomputation pass closes gaps by recomputing. `plan` takes Recompute and Keep, and Offload
   // from policies that choose between both: those come first in the movement pass, unchanged.
   virtual void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const;

@@ -16,8 +16,19 @@ namespace tidemark {
 struct PipelineOptions;  // policies/rewrite/pipeline.hpp
 
 // The stages of forward rewrites in the order of their application, whatever order the scenario
-// lists them in.
-enum class ForwardStage { kExpert, kContext, kTensor, kParallel, kAdapt, kPrecision, kFuse };
+// lists them in. Adapters come before the cuts among ranks, which divide them with their layer, and
+// quantisation behind: each rank quantises what it has.
+enum class ForwardStage {
+  kFreeze,
+  kAdapt,
+  kExpert,
+  kContext,
+  kTensor,
+  kParallel,
+  kQuantise,
+  kPrecision,
+  kFuse
+};
 enum class TrainingStage {
   kCompile,
   kAccumulate,
@@ -33,6 +44,8 @@ class ForwardRewrite : public Policy {
  public:
   [[nodiscard]] virtual ForwardStage stage() const = 0;
   [[nodiscard]] virtual Graph apply(const Graph& graph, const RewriteContext& context) const = 0;
+  // Returns a rewrite of a later stage that belongs to this one; null where there is none.
+  [[nodiscard]] virtual const ForwardRewrite* next() const { return nullptr; }
   // Returns how the model is cut into the stages of a pipeline; null where the policy cuts nothing.
   [[nodiscard]] virtual const PipelineOptions* pipeline() const { return nullptr; }
 };

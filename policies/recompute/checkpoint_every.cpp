@@ -29,6 +29,7 @@ class CheckpointEvery final : public ResidencyPolicy {
   }
   void decode_code(const Decoder& d) { code_ = decode_checkpoint_code(d); }
   [[nodiscard]] std::string_view name() const override { return "checkpoint_every"; }
+  [[nodiscard]] bool is_reentrant() const override { return code_ == CheckpointCode::kReentrant; }
   [[nodiscard]] bool is_over_layers() const { return over_ == "layers"; }
 
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {

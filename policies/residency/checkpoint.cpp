@@ -24,6 +24,7 @@ class Checkpoint final : public ResidencyPolicy {
   };
   Checkpoint(Choice choice, CheckpointCode code) : choice_(std::move(choice)), code_(code) {}
   [[nodiscard]] std::string_view name() const override { return "checkpoint"; }
+  [[nodiscard]] bool is_reentrant() const override { return code_ == CheckpointCode::kReentrant; }
 
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
     check(context.graph.blocks);
@@ -61,6 +62,7 @@ class CheckpointSequential final : public ResidencyPolicy {
  public:
   CheckpointSequential(int segments, CheckpointCode code) : segments_(segments), code_(code) {}
   [[nodiscard]] std::string_view name() const override { return "checkpoint_sequential"; }
+  [[nodiscard]] bool is_reentrant() const override { return code_ == CheckpointCode::kReentrant; }
 
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
     const int size = context.graph.blocks / segments_;

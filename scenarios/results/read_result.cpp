@@ -154,6 +154,7 @@ void read_time(const Json& json, PointResult& point) {
   for (std::size_t p = 0; p < kPhases; ++p)
     run.phase[p] = duration(json.at(std::string(name_of(static_cast<Phase>(p)))));
   run.recompute = duration(json.at("recompute"));
+  point.dequantise = duration(json.at("dequantise"));
   run.exposed_transfer = duration(json.at("exposed_transfer"));
   run.exposed_communication = duration(json.at("exposed_communication"));
   run.host_bound = duration(json.at("host_bound"));

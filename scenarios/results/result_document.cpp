@@ -157,6 +157,7 @@ Json time_of(const PointResult& point) {
           {"backward", phase(Phase::kBackward)},
           {"optimizer", phase(Phase::kOptimizer)},
           {"recompute", seconds(run.recompute)},
+          {"dequantise", seconds(point.dequantise)},
           {"exposed_transfer", seconds(run.exposed_transfer)},
           {"exposed_communication", seconds(run.exposed_communication)},
           {"exposed_host_optimizer",

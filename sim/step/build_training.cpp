@@ -16,6 +16,7 @@
 #include "sim/step/build_stages.hpp"
 #include "sim/step/step_device.hpp"
 #include "sim/step/training_rewrites.hpp"
+#include "sim/step/training_warnings.hpp"
 
 namespace tidemark {
 namespace build_training_detail {
@@ -23,7 +24,9 @@ namespace {
 
 Graph build_forward(const StepSpec& spec) {
   ModelOptions options = spec.training.model;
-  options.dtype = rules_of(spec.training.precision).model;
+  const PrecisionRules& precision = rules_of(spec.training.precision);
+  options.dtype = precision.model;
+  options.keeps_narrow_logits = precision.model != DType::kFloat32 && !precision.master_weights;
   for (const TrainingRewrite* rewrite : policies_of<TrainingRewrite>(spec))
     options.dtype = rewrite->compute_dtype().value_or(options.dtype);
   Graph graph = spec.source.forward(options);
@@ -54,6 +57,9 @@ void check_forward(const Graph& graph) {
 Graph rewrite_forward(const StepSpec& spec, Graph graph, std::vector<PassTime>& passes) {
   const TrainingOptions& training = spec.training;
   std::vector<const ForwardRewrite*> rewrites = policies_of<ForwardRewrite>(spec);
+  for (std::size_t i = 0; i < rewrites.size(); ++i) {
+    if (rewrites[i]->next() != nullptr) rewrites.push_back(rewrites[i]->next());
+  }
   std::optional<Autocast> autocast;
   if (const std::optional<DType> low = rules_of(training.precision).autocast) {
     autocast.emplace(*low, training.autocast_cache, *training.framework);
@@ -157,6 +163,7 @@ TrainedModel build_training(const StepSpec& spec) {
     if (const PipelineOptions* pipeline = pipeline_of(spec))
       return build_stages(spec, *pipeline, graph, std::move(model));
     model.training = build_training_detail::train_model(spec, graph, model.passes);
+    model.warnings = training_warnings(spec, graph, model.training);
   }
   sum_figures(model);
   return model;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "graph/analysis/schedule.hpp"
@@ -34,6 +35,7 @@ struct TrainedModel {
   Flops step_flops;     // flops of all micro-batches, forward and backward, without recomputation
   Elements parameter_count;  // of the whole model, each parameter once
   Elements trainable_parameter_count;
+  std::vector<std::string> warnings;  // see training_warnings.hpp
   std::vector<PassTime> passes;
 
   // A pipeline's stage: its number, the blocks of its chunks, and its work in each step. Empty

@@ -140,6 +140,7 @@ struct PointResult {
   std::optional<LoaderFigures> loader;
   Duration loader_stall{};                   // time for which each step waits for data
   std::vector<Communication> communication;  // communication of the last step
+  Duration dequantise{};  // kernels of the last step that make weights from their codes
   Convergence convergence;
   PeakReport peak;
   Phase phase_without_workspace = Phase::kForward;  // the phase of run.live_without_workspace

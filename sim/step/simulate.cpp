@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "graph/operators/adapters/quantised_formats.hpp"
 #include "sim/memory/out_of_memory.hpp"
 #include "sim/result/transfers.hpp"
 #include "sim/step/convergence.hpp"
@@ -161,6 +162,7 @@ void PointSimulation::fill_model() {
   point_.allocator = spec_.allocator->traits();
   point_.host_capacity = spec_.device.host.memory;
   point_.nvme_capacity = spec_.device.nvme.capacity;
+  point_.warnings = model_.warnings;
   const DType wanted = compute_type(spec_);
   const DType used = matrix_type(spec_.device, wanted);
   if (spec_.source.forward && wanted == DType::kBFloat16 && used != wanted) {
@@ -316,6 +318,12 @@ void PointSimulation::follow_steps() {
 // Fills in what the reported run shows: its peak, its host memory.
 void PointSimulation::examine_run() {
   const StepProgram& program = compiled_.program;
+  point_.dequantise = {};
+  for (const Occurrence& at : compiled_.order.at) {
+    const bool last = at.step + 1 == compiled_.order.steps;
+    if (last && model_.training.operators[at.op].name == kDequantise)
+      point_.dequantise += compiled_.costs.device[at.op];
+  }
   point_.communication = communication_of(model_.training, program, scratch_, point_.run);
   point_.host_by_role = held_by_role(program, scratch_, Tier::kHost, point_.run.host.events);
   timeline_ = memory_timeline(program, scratch_);

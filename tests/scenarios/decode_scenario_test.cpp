@@ -313,8 +313,9 @@ report: {dir: out, formats: [json]}
   }
 
   TEST_CASE("what later versions bring is an error that says so") {
-    CHECK(refusal_with("policies: [lora: {rank: 8}]\n") ==
-          "s.yaml:3:12: policies[0]: policy 'lora' is planned but not available: it comes with a "
+    CHECK(refusal_with("policies: [memory_elastic: {lengths: 8}]\n") ==
+          "s.yaml:3:12: policies[0]: policy 'memory_elastic' is planned but not available: it "
+          "comes with a "
           "later version of Tidemark; available: " +
               available_policies());
     CHECK(refusal_with("extends: base.yaml\n") ==

@@ -1,0 +1,204 @@
+#include "policies/adapt/quantise.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "graph/core/errors.hpp"
+#include "graph/operators/registry.hpp"
+#include "graph/rewrite/graph_copy.hpp"
+
+namespace tidemark {
+namespace quantise_detail {
+namespace {
+
+constexpr std::size_t kWeight = 1;
+constexpr std::size_t kBias = 2;
+
+bool is_linear(const Node& node) {
+  return node.family->name == "linear" && node.inputs[kWeight].valid();
+}
+
+// Returns the parameters that only linear layers read, as their weights.
+std::set<TensorId> weights_of_linears(const Graph& graph) {
+  std::set<TensorId> weights;
+  std::set<TensorId> others;
+  for (const Node& node : graph.nodes) {
+    if (node.family->name == "adapted_weight_norm") continue;  // dequantises by itself
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const bool as_weight = i == kWeight && is_linear(node);
+      if (node.inputs[i].valid()) (as_weight ? weights : others).insert(node.inputs[i]);
+    }
+  }
+  for (TensorId other : others)
+    weights.erase(other);
+  return weights;
+}
+
+class Quantised {
+ public:
+  Quantised(const Graph& graph, const QuantiseOptions& options) : options_(options) {
+    const std::set<TensorId> weights = weights_of_linears(graph);
+    const NodeId head = options.keeps_head ? head_of(graph) : NodeId();
+    for (ParameterId id : ids_of(graph.parameters)) {
+      const Parameter& parameter = graph.parameters[id];
+      const bool is_adapter = graph.storages[parameter.storage].role == Role::kAdapter;
+      if (is_adapter || !weights.contains(parameter.tensor)) continue;
+      if (head.valid() && graph.nodes[head].inputs[kWeight] == parameter.tensor) continue;
+      if (options.patterns.matches(parameter.name)) chosen_.emplace(parameter.tensor, id);
+    }
+  }
+
+  [[nodiscard]] bool is_empty() const { return chosen_.empty(); }
+
+  void retype_roots(GraphCopy& copy) const {
+    for (const Parameter& parameter : copy.source().parameters) {
+      const Role role = copy.source().storages[parameter.storage].role;
+      const bool narrow = is_floating(parameter.dtype) && bits_of(parameter.dtype) == 16;
+      if (chosen_.contains(parameter.tensor)) {
+        require_allowed(parameter, weight_of(copy.source(), parameter));
+        copy.freeze_root(parameter.tensor);
+        copy.retype_root(parameter.tensor, options_.format->codes);
+      } else if (options_.upcasts_rest && narrow && role != Role::kAdapter) {
+        copy.retype_root(parameter.tensor, DType::kFloat32);
+      }
+    }
+  }
+
+  void rewrite(GraphCopy& copy, NodeId id) {
+    const Node& node = copy.source().nodes[id];
+    if (is_linear(node) && chosen_.contains(node.inputs[kWeight])) return replace(copy, id);
+    Attributes attributes = node.attributes;
+    if (options_.upcasts_rest && attributes.flag("restores_type"))
+      attributes.set("dtype", std::string(name_of(DType::kFloat32)));
+    copy.keep(id, copy.inputs_of(id), std::move(attributes));
+  }
+
+  void set_roles(Graph& result) const {
+    for (const auto& [tensor, id] : chosen_)
+      result.storages[result.parameters[id].storage].role = Role::kQuantisedParameter;
+  }
+
+ private:
+  [[nodiscard]] QuantisedWeight weight_of(const Graph& graph, const Parameter& parameter) const {
+    const Shape& shape = graph.tensors[parameter.tensor].shape;
+    return {.rows = shape[0],
+            .elements = element_count(shape),
+            .block = options_.block,
+            .model = parameter.dtype};
+  }
+
+  void require_allowed(const Parameter& parameter, const QuantisedWeight& weight) const {
+    const std::string reason = refuses(*options_.format, weight);
+    if (reason.empty()) return;
+    throw UserError({}, fmt::format("policies.{}", options_.policy),
+                    fmt::format("{}: {}; leave the layer out by `except`, or use implementation: "
+                                "bitsandbytes, which pads the last block",
+                                parameter.name, reason));
+  }
+
+  void replace(GraphCopy& copy, NodeId id) {
+    const Node& node = copy.source().nodes[id];
+    const Parameter& parameter = copy.source().parameters[chosen_.at(node.inputs[kWeight])];
+    std::vector<TensorId> inputs = copy.inputs_of(id);
+    inputs.resize(kBias + 1);
+    for (TensorId state : states(copy, parameter, node))
+      inputs.push_back(state);
+    Attributes attributes = node.attributes;
+    attributes.set("format", std::string(options_.format->name));
+    attributes.set("library",
+                   std::string(options_.format->library == QuantisedBy::kTorchao ? "torchao"
+                                                                                 : "bitsandbytes"));
+    attributes.set("block", options_.block);
+    const NodeId made = copy.result().add_node(*find_family("quantised_linear"), std::move(inputs),
+                                               std::move(attributes), node.layer);
+    copy.replace(id, std::array{copy.result().output(made)});
+  }
+
+  // A weight that several layers share is quantised once.
+  const std::vector<TensorId>& states(GraphCopy& copy, const Parameter& parameter,
+                                      const Node& node) {
+    const auto [known, added] = states_.try_emplace(parameter.tensor);
+    if (!added) return known->second;
+    QuantisedWeight weight = weight_of(copy.source(), parameter);
+    if (node.attributes.flag("transposed_weight")) weight.rows = parameter.shape[1];
+    Graph& graph = copy.result();
+    for (const QuantisedState& state : states_of(*options_.format, weight)) {
+      const TensorId tensor = graph.add_buffer(fmt::format("{}.{}", parameter.name, state.name),
+                                               {state.elements}, state.dtype, parameter.layer);
+      graph.storages[graph.tensors[tensor].storage].role = Role::kQuantisedParameter;
+      known->second.push_back(tensor);
+    }
+    return known->second;
+  }
+
+  const QuantiseOptions& options_;
+  std::map<TensorId, ParameterId> chosen_;
+  std::map<TensorId, std::vector<TensorId>> states_;
+};
+
+}  // namespace
+}  // namespace quantise_detail
+
+NodeId head_of(const Graph& graph) {
+  std::size_t linears = 0;
+  std::map<TensorId, NodeId> maker;
+  for (NodeId id : ids_of(graph.nodes)) {
+    if (quantise_detail::is_linear(graph.nodes[id])) ++linears;
+    for (TensorId out : graph.nodes[id].outputs)
+      maker.emplace(out, id);
+  }
+  TensorId at = graph.logits;
+  while (linears > 1 && at.valid() && maker.contains(at)) {
+    const NodeId id = maker.at(at);
+    const Node& node = graph.nodes[id];
+    if (quantise_detail::is_linear(node)) return id;
+    const std::string_view family = node.family->name;
+    const bool same = family == "view" || family == "reshape" || family == "cast" ||
+                      family == "contiguous" || family == "scale";
+    if (!same) break;
+    at = node.inputs.front();
+  }
+  return {};
+}
+
+QuantiseOptions decode_quantise(const Decoder& d, const std::string& name) {
+  static constexpr std::string_view kLibraries[] = {"bitsandbytes", "torchao"};
+  const std::string library = d.optional_word("implementation", kLibraries, "bitsandbytes");
+  QuantiseOptions options{.format = find_quantised_format(name, library)};
+  options.block = d.optional<std::int64_t>("block", 64, between(32, 4096));
+  if (options.format == nullptr) {
+    d.fail_at("implementation",
+              fmt::format("{} has no {}; it has nf4, and bitsandbytes nf4, nf4_dq, fp4, fp4_dq and "
+                          "int8",
+                          library, name));
+  }
+  if ((options.block & (options.block - 1)) != 0)
+    d.fail_at("block",
+              fmt::format("blocks have 32, 64, 128, ... 4096 weights, not {}", options.block));
+  return options;
+}
+
+Graph QuantiseLinears::apply(const Graph& graph, const RewriteContext& /*context*/) const {
+  quantise_detail::Quantised quantised(graph, options_);
+  if (quantised.is_empty()) {
+    throw UserError(
+        {}, fmt::format("policies.{}", options_.policy),
+        fmt::format("{} has no linear layer whose weight can be quantised: tied weights "
+                    "and the head stay as they are",
+                    graph.name));
+  }
+  GraphCopy copy(graph);
+  quantised.retype_roots(copy);
+  Graph result =
+      rewrite_graph(copy, [&](GraphCopy& nodes, NodeId id) { quantised.rewrite(nodes, id); });
+  quantised.set_roles(result);
+  return result;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,67 @@
+#include "sim/step/training_warnings.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <variant>
+
+#include <fmt/format.h>
+
+namespace tidemark {
+namespace training_warnings_detail {
+namespace {
+
+// Returns the name of the first policy that runs segments by a reentrant function; empty without.
+std::string_view reentrant_policy(const StepSpec& spec) {
+  for (const AnyPolicy& policy : spec.policies) {
+    const auto* residency = std::get_if<std::unique_ptr<ResidencyPolicy>>(&policy);
+    if (residency != nullptr && (*residency)->is_reentrant()) return (*residency)->name();
+  }
+  return {};
+}
+
+// Whether the first block trains something, and nothing that enters it has a gradient.
+bool enters_without_gradient(const Graph& graph) {
+  IdVector<TensorId, char> is_root(graph.tensors.size(), 1);
+  for (const Node& node : graph.nodes) {
+    for (TensorId out : node.outputs)
+      is_root[out] = 0;
+  }
+  IdVector<TensorId, char> is_made_inside(graph.tensors.size(), 0);
+  bool trains = false;
+  for (const Node& node : graph.nodes) {
+    if (!node.layer.valid() || graph.layers[node.layer].block != 0) continue;
+    for (TensorId in : node.inputs) {
+      if (!in.valid() || !graph.tensors[in].requires_grad) continue;
+      if (is_root[in] == 0 && is_made_inside[in] == 0) return false;
+      trains = trains || is_root[in] != 0;
+    }
+    for (TensorId out : node.outputs)
+      is_made_inside[out] = 1;
+  }
+  return trains;
+}
+
+}  // namespace
+}  // namespace training_warnings_detail
+
+std::vector<std::string> training_warnings(const StepSpec& spec, const Graph& graph,
+                                           const TrainingGraph& training) {
+  std::vector<std::string> warnings;
+  if (spec.training.mode != StepMode::kTrain) return warnings;
+  const std::string_view reentrant = training_warnings_detail::reentrant_policy(spec);
+  if (!reentrant.empty() && training_warnings_detail::enters_without_gradient(graph)) {
+    warnings.push_back(
+        fmt::format("{} is reentrant, and no input of the first block requires a gradient: PyTorch "
+                    "gives the parameters in it none ('None of the inputs have "
+                    "requires_grad=True'); write reentrant: false, or input_gradients: true in lora",
+                    reentrant));
+  }
+  if (training.trained.empty() && graph.trainable_parameter_count() > 0) {
+    warnings.emplace_back(
+        "nothing is trained: the loss depends on no parameter that is trained, as with merged "
+        "adapters");
+  }
+  return warnings;
+}
+
+}  // namespace tidemark

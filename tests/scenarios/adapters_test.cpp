@@ -1,0 +1,173 @@
+// Frozen parameters, adapters and quantised weights, from the text of a scenario to figures.
+#include <algorithm>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "scenarios/studies/simulate_points.hpp"
+#include "tests/scenarios/scenario_files.hpp"
+
+namespace tidemark::adapters_test {
+namespace {
+
+PointResult simulated(const std::string& text) {
+  return simulate_points(parse_document(text, "s.yaml"), environment(), 1,
+                         {.smallest_capacity = false})
+      .front();
+}
+
+// The GPT of the recorded steps: 4 layers of width 256, 2 samples of 128 tokens.
+PointResult recorded_gpt(const std::string& policies, const std::string& precision = "fp32",
+                         bool tie = true) {
+  return simulated(fmt::format(
+      "model: {{preset: gpt, layers: 4, width: 256, heads: 8, vocab: 4096, sequence: 128, "
+      "tie: {}}}\nhardware: h100-sxm-80gb\nallocator: ideal\ntraining: {{framework: "
+      "torch-1.13-cpu, precision: {}, zero_grad: none, steps: 2, micro_batch: 2, sequence: 128, "
+      "attention: math, dropout: 0, optimizer: {{name: adamw, implementation: loop}}}}\n"
+      "policies: [{}]\n",
+      tie, precision, policies));
+}
+
+void check_recorded(const PointResult& point, std::int64_t trainable, std::int64_t saved,
+                    std::int64_t peak) {
+  CHECK(point.trainable_parameter_count == trainable);
+  CHECK(point.gradients.count == 4 * trainable);
+  CHECK(point.saved_activations.count == saved);
+  CHECK(point.run.live_without_workspace.bytes.count == peak);
+}
+
+std::string refusal(const std::string& policies) {
+  return error_of([&] {
+    static_cast<void>(
+        simulated("model: {preset: gpt, layers: 2, width: 64, heads: 4, vocab: 128}\n"
+                  "hardware: h100-sxm-80gb\npolicies: [" +
+                  policies + "]\n"));
+  });
+}
+
+// A small Llama under several policies.
+PointResult llama(const std::string& policies, int count = 1, const std::string& training = "") {
+  return simulated(fmt::format(
+      "model: {{preset: llama-3-8b, layers: 2, width: 64, heads: 8, kv_heads: 4, ffn: 96, "
+      "vocab: 512}}\nhardware: {{gpu: h100-sxm-80gb, count: {}}}\n"
+      "training: {{micro_batch: 2, sequence: 32, precision: bf16{}}}\npolicies: [{}]\n",
+      count, training, policies));
+}
+
+}  // namespace
+
+// Recorded on a CPU with PyTorch 1.13.1: shared/cases/adapters/torch.
+TEST_SUITE("golden") {
+  TEST_CASE("frozen layers keep what PyTorch keeps") {
+    check_recorded(recorded_gpt("freeze: {layers: ['*'], except: ['h.*.ln_1', 'h.*.ln_2', ln_f]}",
+                                "fp32", false),
+                   4608, 18171940, 48021616);
+    check_recorded(recorded_gpt("freeze: {layers: ['*'], except: ['h.*.attn']}", "fp32", false),
+                   1052672, 20004900, 58239080);
+  }
+
+  TEST_CASE("adapters keep their inputs, products and scalars") {
+    check_recorded(recorded_gpt("lora: {rank: 8, targets: [c_attn]}"), 32768, 18989124, 45000808);
+    check_recorded(recorded_gpt("lora: {rank: 8, targets: [c_attn, c_proj, c_fc], dropout: 0.05}"),
+                   131072, 32456868, 59648296);
+    check_recorded(recorded_gpt("lora: {rank: 8, targets: [c_attn], dora: true}"), 35840, 25314372,
+                   51362936);
+  }
+
+  TEST_CASE("types and checkpoints of adapters are PyTorch's") {
+    const std::string all = "lora: {rank: 8, targets: [c_attn, c_proj, c_fc]";
+    check_recorded(recorded_gpt(all + "}", "bf16_autocast"), 131072, 24129700, 51321128);
+    check_recorded(recorded_gpt(all + "}", "bf16"), 131072, 16457890, 30842148);
+    check_recorded(recorded_gpt(all + "}, checkpoint_every: {reentrant: false}"), 131072, 4458500,
+                   32718728);
+    check_recorded(
+        recorded_gpt(all + ", input_gradients: true}, checkpoint_every: {reentrant: true}"), 131072,
+        5507076, 32980872);
+  }
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("a quantised base has codes, scales and tables of every product but the head") {
+    const PointResult point = llama("lora: {rank: 4, targets: all-linear, base: nf4}");
+    // Per layer: q 64x64, k and v 32x64, o 64x64, gate, up and down 96x64.
+    const std::int64_t weights = 2 * (2 * 4096 + 2 * 2048 + 3 * 6144);
+    const std::int64_t quantised = weights / 2 + 4 * weights / 64 + 2 * 7 * 64;
+    const std::int64_t rest = 2 * (2 * 512 * 64 + 5 * 64);  // embedding, head and norms in bf16
+    const std::int64_t features = 2 * (2 * 128 + 2 * 96 + 3 * 160);
+    CHECK(point.trainable_parameter_count == 4 * features);
+    CHECK(point.parameters.count == quantised + rest + 4 * 4 * features);
+    CHECK(point.dequantise > Duration{});
+  }
+
+  TEST_CASE("what trains nothing by mistake is a warning") {
+    const std::string ckpt = ", checkpoint_every: {period: 1}";
+    REQUIRE(llama("lora: {rank: 4}" + ckpt).warnings.size() == 1);
+    CHECK(llama("lora: {rank: 4}" + ckpt).warnings[0].find("reentrant") != std::string::npos);
+    CHECK(llama("lora: {rank: 4, input_gradients: true}" + ckpt).warnings.empty());
+    CHECK(llama("lora: {rank: 4}, checkpoint_every: {reentrant: false}").warnings.empty());
+    CHECK(llama("freeze: {layers: [layers.0]}" + ckpt).warnings.empty());
+    REQUIRE(llama("lora: {rank: 4, merged: true}").warnings.size() == 1);
+  }
+
+  TEST_CASE("a module in eval keeps no statistics and no masks") {
+    const auto resnet = [](const std::string& policies) {
+      return simulated(
+          "model: {preset: resnet18}\nhardware: h100-sxm-80gb\nallocator: ideal\n"
+          "training: {framework: torch-1.13-cpu, precision: fp32, micro_batch: 2}\n"
+          "policies: [" +
+          policies + "]\n");
+    };
+    // mean and invstd of all channels: 4,800 of them, 8 bytes each.
+    const PointResult trained = resnet("");
+    const PointResult evaluated = resnet("freeze: {layers: [], eval: model}");
+    CHECK(trained.saved_activations.count - evaluated.saved_activations.count == 8 * 4800);
+    CHECK(trained.trainable_parameter_count == evaluated.trainable_parameter_count);
+    // PyTorch 1.13.1 keeps the input of fc and the loss: resnet18_b2_fc_only_eval.
+    const PointResult head = resnet("freeze: {layers: ['*'], except: [fc], eval: true}");
+    CHECK(head.saved_activations.count == 12100);
+  }
+
+  TEST_CASE("names that match nothing are errors with the nearest ones") {
+    CHECK(refusal("lora: {targets: [c_atn]}").find("did you mean 'c_attn'") != std::string::npos);
+    CHECK(refusal("freeze: {layers: [wtee]}").find("did you mean 'wte'") != std::string::npos);
+    CHECK(refusal("freeze: {}").find("nothing to train") != std::string::npos);
+    CHECK(refusal("lora: {base: fp32}").find("contradicts training.precision") !=
+          std::string::npos);
+    CHECK(refusal("quantise_weights: {implementation: torchao, dtype: int8}")
+              .find("torchao has no int8") != std::string::npos);
+  }
+}
+
+TEST_SUITE("property") {
+  TEST_CASE("adapters compose with what shards, cuts and offloads, in any order") {
+    const std::vector<std::string> beside = {"checkpoint_every: {period: 1}",
+                                             "offload_activations: {min_bytes: 1B}",
+                                             "fsdp: {version: 2}",
+                                             "zero: {stage: 2}",
+                                             "tensor_parallel: {size: 2}",
+                                             "pipeline: {size: 2}"};
+    for (const std::string& other : beside) {
+      for (const std::string adapter :
+           {"lora: {rank: 4, base: nf4}", "lora: {rank: 4, targets: [o_proj, down_proj]}",
+            "freeze: {layers: [layers.0]}"}) {
+        CAPTURE(other);
+        CAPTURE(adapter);
+        const PointResult a = llama(adapter + ", " + other, 4, ", accumulate: 2");
+        const PointResult b = llama(other + ", " + adapter, 4, ", accumulate: 2");
+        CHECK(a.status == PointStatus::kFits);
+        CHECK(a.run.live.bytes == b.run.live.bytes);
+        CHECK(a.run.step == b.run.step);
+        // Tensor ranks count what they have.
+        const std::int64_t whole = llama(adapter).trainable_parameter_count;
+        const bool cut = other.starts_with("tensor_parallel");
+        CHECK((cut ? a.trainable_parameter_count < whole : a.trainable_parameter_count == whole));
+      }
+    }
+  }
+}
+
+}  // namespace tidemark::adapters_test
