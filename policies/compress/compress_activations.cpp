@@ -22,7 +22,7 @@ namespace compress_activations_detail {
 namespace {
 
 struct CompressOptions {
-  Packing packing;
+  PackingOptions packing;
   std::vector<std::string> kinds;  // families whose nodes keep the tensor; "saved": any
 };
 

@@ -4,7 +4,7 @@
 
 namespace tidemark {
 
-PackedSize packed_size(const Packing& packing, std::int64_t elements, Bytes element,
+PackedSize packed_size(const PackingOptions& packing, std::int64_t elements, Bytes element,
                        std::int64_t samples) {
   constexpr Bytes kHalf{2};  // bf16 or fp16
   const bool by_sample = packing.scheme == PackingScheme::kActnn;

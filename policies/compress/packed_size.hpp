@@ -13,7 +13,7 @@ enum class PackingScheme : std::uint8_t {
   kFp8,    // COAT: a byte per element, one scale of 2 bytes per group
 };
 
-struct Packing {
+struct PackingOptions {
   PackingScheme scheme = PackingScheme::kGact;
   int bits = 4;
   std::int64_t group = 256;
@@ -28,7 +28,7 @@ struct PackedSize {
 
 // Returns the size of `elements` of `element` bytes each, of `samples` samples. The last group of a
 // tensor, or of a sample, is padded. Sources: ucbrise/actnn, GACT-ICML, NVlabs/COAT.
-[[nodiscard]] PackedSize packed_size(const Packing& packing, std::int64_t elements, Bytes element,
-                                     std::int64_t samples);
+[[nodiscard]] PackedSize packed_size(const PackingOptions& packing, std::int64_t elements,
+                                     Bytes element, std::int64_t samples);
 
 }  // namespace tidemark

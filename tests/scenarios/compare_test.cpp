@@ -210,9 +210,10 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("a comparison does not depend on the number of threads") {
-    const std::string text = std::string(kSmallModel) +
-                             "compare: {policies: [[chen_greedy], [optimal], [min_cut], [rotor]], "
-                             "budgets: [97%, 95%], iterations: 200}\n";
+    std::string text(kSmallModel);
+    text +=
+        "compare: {policies: [[chen_greedy], [optimal], [min_cut], [rotor]], budgets: [97%, 95%], "
+        "iterations: 200}\n";
     CHECK(compare_document(compared(text, 1)) == compare_document(compared(text, 4)));
   }
 

@@ -11,7 +11,7 @@ TEST_SUITE("unit") {
   TEST_CASE("values and statistics of groups, by scheme") {
     constexpr std::int64_t kElements = 8 * 64 * 112 * 112;  // 25,088 groups of 256
     struct Row {
-      Packing packing;
+      PackingOptions packing;
       std::int64_t element, values, statistics;
     };
     for (const Row& row :
