@@ -28,8 +28,9 @@ struct TeacherReference {
 TeacherReference decode_teacher(const Decoder& d) {
   TeacherReference teacher;
   const Value* given = d.value().find("teacher");
-  if (given != nullptr && given->is_scalar()) {
+  if (given == nullptr || given->is_scalar()) {
     teacher.preset = d.required<std::string>("teacher");
+    if (given == nullptr) return teacher;  // the parameters are only described
     teacher.sizes.location = given->location;
   } else {
     const Decoder model = d.optional_child("teacher");
@@ -43,7 +44,7 @@ TeacherReference decode_teacher(const Decoder& d) {
     std::erase_if(teacher.sizes.entries,
                   [](const Value::Entry& entry) { return entry.key == "preset"; });
   }
-  find_preset(teacher.preset, given == nullptr ? Location() : given->location,
+  find_preset(teacher.preset, given->location,
               "policies.distill.teacher")
       .decode(Decoder(teacher.sizes, "policies.distill.teacher"));
   return teacher;

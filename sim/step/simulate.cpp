@@ -188,14 +188,13 @@ void PointSimulation::fill_policies() {
 
 // Only the first stage of a pipeline has samples, and the others wait with it.
 void PointSimulation::wait_for_data() {
-  const std::optional<LoaderSpec>& loader = spec_.training.loader;
-  if (!loader) return;
+  const std::optional<LoaderSpec>& data = spec_.training.loader;
+  if (!data) return;
   const TrainingGraph& t = model_.training;
   const int ranks_per_host = std::min(spec_.mesh.ranks(), std::max(spec_.device.host.gpus, 1));
-  point_.loader = loader_figures(*loader, batch_bytes(t), t.samples, spec_.device, ranks_per_host);
+  point_.loader = loader_figures(*data, batch_bytes(t), t.samples, spec_.device, ranks_per_host);
   const Duration link = point_.run.busy[static_cast<std::size_t>(Stream::kCopyIn)];
-  point_.loader_stall =
-      loader_stall(*loader, *point_.loader, t.micro_batches, point_.run.step, link);
+  point_.loader_stall = loader_stall(*data, *point_.loader, t.micro_batches, point_.run.step, link);
   point_.run.step += point_.loader_stall;
 }
 

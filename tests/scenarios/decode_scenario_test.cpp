@@ -313,10 +313,9 @@ report: {dir: out, formats: [json]}
   }
 
   TEST_CASE("what later versions bring is an error that says so") {
-    CHECK(refusal_with("policies: [memory_elastic: {lengths: 8}]\n") ==
-          "s.yaml:3:12: policies[0]: policy 'memory_elastic' is planned but not available: it "
-          "comes with a "
-          "later version of Tidemark; available: " +
+    CHECK(refusal_with("policies: [adaptive_precision]\n") ==
+          "s.yaml:3:12: policies[0]: policy 'adaptive_precision' is planned but not available: it "
+          "comes with a later version of Tidemark; available: " +
               available_policies());
     CHECK(refusal_with("extends: base.yaml\n") ==
           "s.yaml:3:1: extends: 'extends' works in a scenario file only");

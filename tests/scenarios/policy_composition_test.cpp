@@ -148,6 +148,16 @@ bool may_join(const PolicyEntry& entry, const std::vector<const PolicyEntry*>& c
   });
   if (has_loss && kLosses.contains(entry.name)) return false;
   if (entry.name == kInBackward && accumulates) return false;
+  // Weights that are masked or rounded at each use are no parameters that a base could quantise, and
+  // nothing is quantised twice.
+  static const std::set<std::string_view> kQuantise{"lora", "quantise_weights"};
+  static const std::set<std::string_view> kProducts{"prune", "qat"};
+  const auto clashes = [&](const PolicyEntry* other) {
+    if (kQuantise.contains(entry.name) && kQuantise.contains(other->name)) return true;
+    return (kQuantise.contains(entry.name) && kProducts.contains(other->name)) ||
+           (kProducts.contains(entry.name) && kQuantise.contains(other->name));
+  };
+  if (std::any_of(chosen.begin(), chosen.end(), clashes)) return false;
   const auto places = [](const PolicyEntry& policy) {
     return policy.name == kInBackward || policy.name == "offload_optimizer";
   };
