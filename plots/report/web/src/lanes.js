@@ -368,7 +368,7 @@ export class Lanes {
             'div.when',
             block > 0 ? `copy of ${this.run.describeBlock(block - 1).name}` : place.operator),
         make('div.where', placeText(place)),
-        make('div', `${formatTime(to - from)} from ${this.run.when(from)}, step ${place.step + 1}`),
+        make('div', `${formatTime(to - from)} from ${this.run.when(from)}, step ${place.step}`),
         block > 0 ? make('div', formatBytes(this.run.bytes[block - 1])) : null,
         restored > 0 ? make('div', `${formatTime(restored)} of it recomputing evicted values`) :
                        null,

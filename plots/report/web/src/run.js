@@ -102,7 +102,7 @@ export class Run {
   when(time) {
     const k = this.stepAt(time);
     const words = formatTime(Math.max(time - this.stepSpan(k)[0], 0));
-    return k + 1 === this.description.steps ? words : `${words} of step ${k + 1}`;
+    return k + 1 === this.description.steps ? words : `${words} of step ${k}`;
   }
 
   // The last point at or before a time: the state that holds there.

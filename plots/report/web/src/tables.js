@@ -94,7 +94,7 @@ export class TensorTable {
     const mark = i === run.peak ? 'The peak' : 'Instant';
     this.where.replaceChildren(
         make('b', `${mark}: ${formatTime(Math.max(since, 0))}`),
-        ` into step ${place.step + 1}, ${placeText(place)}. `,
+        ` into step ${place.step}, ${placeText(place)}. `,
         `${formatBytes(total)} live, ${formatBytes(run.columns['point.active'][i])} allocated, ` +
             `${formatBytes(run.columns['point.reserved'][i])} reserved.`);
     const word = this.filter.value.trim().toLowerCase();

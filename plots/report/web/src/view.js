@@ -78,7 +78,7 @@ export class View {
   get origin() { return this.step < 0 ? this.run.begin : this.run.stepSpan(this.step)[0]; }
   get timeTitle() {
     if (this.step < 0) return 'time of the run';
-    return this.run.description.steps > 1 ? `time in step ${this.step + 1}` : 'time in the step';
+    return this.run.description.steps > 1 ? `time in step ${this.step}` : 'time in the step';
   }
   group(kind) {
     this.grouping = kind;
