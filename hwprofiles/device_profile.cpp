@@ -272,6 +272,8 @@ DeviceProfile decode_device_profile(const Decoder& decoder) {
   const FigureReader reader(decoder, profile.figures);
   profile.name = decoder.required<std::string>("name");
   profile.description = decoder.optional<std::string>("description", "");
+  // Only marks the profile: is_roofline_only() finds it among the figures.
+  static_cast<void>(reader.maybe<int>("roofline_only", between(1, 1)));
   profile.multiprocessors = reader.required<int>("multiprocessors", at_least(1));
   profile.hbm = device_profile_detail::decode_hbm(reader.group("hbm"));
   profile.l2 = device_profile_detail::decode_l2(reader.group("l2"));

@@ -3,15 +3,43 @@
 #include <algorithm>
 #include <array>
 
+#include "hwprofiles/assumed_figures.hpp"
+
 namespace tidemark {
 namespace figures_detail {
 namespace {
 
 // Keys of a profile that are texts, not figures.
-constexpr std::array<std::string_view, 3> kTexts = {"name", "description", "extends"};
+constexpr std::array<std::string_view, 4> kTexts = {"name", "description", "extends", "like"};
 
 bool is_text(std::string_view key) {
   return std::find(kTexts.begin(), kTexts.end(), key) != kTexts.end();
+}
+
+// Checks `range: LOW to HIGH` of a figure, and returns it as a note.
+template <class T>
+std::string range_note(const Decoder& figure, T number, Range range) {
+  const auto text = figure.maybe<std::string>("range");
+  if (!text) return {};
+  constexpr std::string_view kTo = " to ";
+  const std::size_t to = text->find(kTo);
+  if (to == std::string::npos) figure.fail_at("range", "expected a range, like 5us to 25us");
+  Value bounds;
+  bounds.kind = Value::Kind::kMapping;
+  bounds.location = figure.value().find("range")->location;
+  const auto add = [&](const char* key, const std::string& bound) {
+    Value value = *figure.value().find("range");
+    value.quoted = false;
+    value.scalar = bound;
+    bounds.entries.push_back({.key = key, .location = bounds.location, .value = std::move(value)});
+  };
+  add("low", text->substr(0, to));
+  add("high", text->substr(to + kTo.size()));
+  const Decoder both(bounds, "range");
+  if (number < both.required<T>("low", range) || both.required<T>("high", range) < number) {
+    figure.fail_at("range", "the value of the figure lies outside of it");
+  }
+  return std::string(kRangeNote) + *text;
 }
 
 bool is_figure(const Value& value) {
@@ -101,8 +129,10 @@ T FigureReader::required(std::string_view key, Range range) const {
   const T number = figure.required<T>("value", range);
   const auto source = figure.maybe<std::string>("source");
   const auto note = figure.maybe<std::string>("note");
+  std::string notes = figures_detail::range_note<T>(figure, number, range);
+  if (note) notes += (notes.empty() ? "" : "; ") + *note;
   figure.finish();
-  record(key, *value->find("value"), source.value_or(source_), note.value_or(""));
+  record(key, *value->find("value"), source.value_or(source_), std::move(notes));
   return number;
 }
 

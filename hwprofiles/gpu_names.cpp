@@ -11,7 +11,7 @@ namespace {
 // Words of makers, families and kinds of memory, which the names of profiles do not have.
 constexpr auto kSilent = std::to_array<std::string_view>(
     {"nvidia", "geforce", "tesla", "amd", "instinct", "gpu", "tensor", "core", "hbm2", "hbm2e",
-     "hbm3", "hbm3e", "gb", "gib"});
+     "hbm3", "hbm3e", "gb", "gib", "generation", "google", "cloud", "intel", "oam"});
 
 // Returns the parts of a name in lower case: "RTX4090" is rtx and 4090, "SXM4" is sxm, "80 GB" and
 // "80GB" are 80gb.
@@ -30,7 +30,8 @@ std::vector<std::string> parts_of(std::string_view name) {
   for (const std::string& part : parts) {
     if (part.starts_with("sxm")) {
       result.emplace_back("sxm");
-    } else if ((part.starts_with("rtx") || part.starts_with("gtx")) && part.size() > 3) {
+    } else if ((part.starts_with("rtx") || part.starts_with("gtx") || part.starts_with("tpu")) &&
+               part.size() > 3) {
       result.push_back(part.substr(0, 3));
       result.push_back(part.substr(3));
     } else if ((part == "gb" || part == "gib") && !result.empty()) {
@@ -58,6 +59,28 @@ std::vector<std::string> profiles_like(std::string_view name,
     if (all) found.push_back(profile);
   }
   return found;
+}
+
+std::vector<std::string> profiles_meant(std::string_view name,
+                                        std::span<const std::string> profiles) {
+  const std::vector<std::string> all = profiles_like(name, profiles);
+  std::vector<std::string> modules;
+  for (const std::string& profile : all) {
+    if (profile.find("-sxm-") != std::string::npos) modules.push_back(profile);
+  }
+  const std::vector<std::string>& usual = modules.empty() ? all : modules;
+  std::vector<std::string> plain;
+  std::size_t least = 0;
+  for (const std::string& profile : usual) {
+    const std::size_t parts = gpu_names_detail::parts_of(profile).size();
+    if (plain.empty() || parts < least) {
+      plain = {profile};
+      least = parts;
+    } else if (parts == least) {
+      plain.push_back(profile);
+    }
+  }
+  return plain.size() == 1 ? plain : all;
 }
 
 }  // namespace tidemark

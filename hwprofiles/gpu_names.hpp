@@ -14,4 +14,10 @@ namespace tidemark {
 [[nodiscard]] std::vector<std::string> profiles_like(std::string_view name,
                                                      std::span<const std::string> profiles);
 
+// Returns the profile that `name` means, or all that it may mean. A name that leaves the form open
+// means the SXM module, and the one without an addition to its name: "h100" is h100-sxm-80gb, not
+// h100-pcie-80gb or h100-sxm-96gb-2.4tb. Sizes of memory are never guessed.
+[[nodiscard]] std::vector<std::string> profiles_meant(std::string_view name,
+                                                      std::span<const std::string> profiles);
+
 }  // namespace tidemark

@@ -1,7 +1,9 @@
 // Finds profiles on disk, and lays one over another and the scenario's changes over both.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <stdexcept>
@@ -10,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/paths.hpp"
+#include "hwprofiles/assumed_figures.hpp"
 #include "hwprofiles/device_profile.hpp"
 #include "hwprofiles/gpu_names.hpp"
 
@@ -45,7 +48,7 @@ std::string find_profile(const std::string& name, std::span<const std::string> f
       }
     }
   }
-  const std::vector<std::string> like = profiles_like(name, known);
+  const std::vector<std::string> like = profiles_meant(name, known);
   if (like.size() == 1) return find_profile(like.front(), folders, beside, named_at);
   if (like.size() > 1) {
     throw UserError(named_at, {},
@@ -97,30 +100,58 @@ Value lay_over(const Value& base, const Value& changes, const std::string& sourc
   return merged;
 }
 
-// Reads a profile over everything that it extends.
-Value read_profile(const std::string& file, std::span<const std::string> folders,
-                   std::vector<std::string>& open_files) {
+// Begin the sources of figures that do not depend on the device, and of those taken over before.
+constexpr std::array<std::string_view, 4> kKeptSources = {"by definition", "PyTorch ",
+                                                          "DeepSpeed, aio", kTakenOver};
+
+// Returns the figures of a profile as another chip takes them over: their sources say so.
+Value taken_over(const Value& figures, const std::string& profile) {
+  Value taken = figures;
+  for (Value::Entry& entry : taken.entries) {
+    std::string& text = entry.value.scalar;
+    const bool kept = std::any_of(kKeptSources.begin(), kKeptSources.end(),
+                                  [&](std::string_view start) { return text.starts_with(start); });
+    if (entry.key == "source" && !kept) text = fmt::format("{}{}: {}", kTakenOver, profile, text);
+    if (entry.value.is_mapping()) entry.value = taken_over(entry.value, profile);
+  }
+  return taken;
+}
+
+// Reads a profile over everything that it extends. `known` has what was read before, by the path of
+// the file: most profiles extend the same few.
+const Value& read_profile(const std::string& file, std::span<const std::string> folders,
+                          std::map<std::string, Value>& known,
+                          std::vector<std::string>& open_files) {
+  const auto read_before = known.find(file);
+  if (read_before != known.end()) return read_before->second;
   const std::string identity = identity_of_path(file).string();
   Value profile = read_document(file);
-  const Value* extends = profile.find("extends");
-  if (extends == nullptr) return profile;
+  const bool same_chip = profile.find("extends") != nullptr;
+  const std::string key = same_chip ? "extends" : "like";
+  const Value* extends = profile.find(key);
+  if (extends == nullptr) return known.emplace(file, std::move(profile)).first->second;
+  if (same_chip && profile.find("like") != nullptr) {
+    throw UserError(profile.find("like")->location, "like",
+                    "a profile has either extends, for the same chip, or like, for another one");
+  }
   if (!extends->is_scalar()) {
-    throw UserError(extends->location, "extends", "expected the name or the path of a profile");
+    throw UserError(extends->location, key, "expected the name or the path of a profile");
   }
   open_files.push_back(identity);
   const std::string base_file = find_profile(
       extends->scalar, folders, fs::path(file).parent_path().string(), extends->location);
   const std::string base_identity = identity_of_path(base_file).string();
   if (std::find(open_files.begin(), open_files.end(), base_identity) != open_files.end()) {
-    throw UserError(extends->location, "extends", "a profile cannot extend itself");
+    throw UserError(extends->location, key, "a profile cannot extend itself");
   }
   if (open_files.size() >= kMaxExtends) {
-    throw UserError(extends->location, "extends",
+    throw UserError(extends->location, key,
                     fmt::format("more than {} profiles extend one another", kMaxExtends));
   }
-  const Value base = read_profile(base_file, folders, open_files);
-  std::erase_if(profile.entries, [](const Value::Entry& entry) { return entry.key == "extends"; });
-  return lay_over(base, profile, {});
+  Value base = read_profile(base_file, folders, known, open_files);
+  if (!same_chip) base = taken_over(base, fs::path(base_file).stem().string());
+  std::erase_if(profile.entries, [&](const Value::Entry& entry) { return entry.key == key; });
+  return known.emplace(file, lay_over(base, profile, {})).first->second;
 }
 
 }  // namespace
@@ -138,11 +169,8 @@ std::vector<std::string> profile_names(const std::string& folder) {
 
 const Value& ProfileCache::read(const std::string& file, std::span<const std::string> folders) {
   const std::lock_guard lock(mutex_);
-  const auto known = profiles_.find(file);
-  if (known != profiles_.end()) return known->second;
   std::vector<std::string> open_files;
-  Value profile = profile_files_detail::read_profile(file, folders, open_files);
-  return profiles_.emplace(file, std::move(profile)).first->second;
+  return profile_files_detail::read_profile(file, folders, profiles_, open_files);
 }
 
 DeviceProfile load_device_profile(const std::string& name_or_path,

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "hwprofiles/assumed_figures.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
 #include "scenarios/read/environment.hpp"
@@ -145,8 +146,10 @@ std::string settings_of(const Suggestion& remedy) {
 std::vector<std::string> gpus_with(std::int64_t bytes, const Environment& environment) {
   std::vector<std::pair<std::int64_t, std::string>> found;
   for (const std::string& name : gpu_names(environment)) {
-    const DeviceProfile profile = load_device_profile(name, environment.profile_folders);
-    if (profile.hbm.capacity.count >= bytes) found.emplace_back(profile.hbm.capacity.count, name);
+    const DeviceProfile profile = load_device_profile(name, environment.profile_folders, nullptr,
+                                                      {}, environment.profiles.get());
+    if (!is_roofline_only(profile) && profile.hbm.capacity.count >= bytes)
+      found.emplace_back(profile.hbm.capacity.count, name);
   }
   std::sort(found.begin(), found.end());
   std::vector<std::string> names;

@@ -124,7 +124,7 @@ TEST_SUITE("golden") {
     CHECK(contains(text.out, "does not fit"));
     CHECK(contains(text.out, "out of device memory in step 0"));
     CHECK(contains(text.out, "Parameters, gradients and optimizer state alone take"));
-    CHECK(contains(text.out, "a larger GPU: v100-sxm-32gb"));
+    CHECK(contains(text.out, "a larger GPU: rtx-5090-32gb, v100-pcie-32gb, "));
     const Outcome o = w.run("run s.yaml --json");
     CHECK(o.code == 1);
     const Json point = Json::parse(o.out)["points"][0];

@@ -71,11 +71,43 @@ class TemporaryFolder {
 TEST_SUITE("unit") {
   TEST_CASE("every shipped profile decodes and each of its figures names a source") {
     const std::vector<std::string> names = profile_names(kFolder);
-    CHECK(names == std::vector<std::string>{"a100-sxm-40gb", "a100-sxm-80gb", "h100-sxm-80gb",
-                                            "v100-sxm-16gb", "v100-sxm-32gb"});
+    CHECK(names == std::vector<std::string>{"a10-24gb",
+                                            "a100-pcie-40gb",
+                                            "a100-pcie-80gb",
+                                            "a100-sxm-40gb",
+                                            "a100-sxm-80gb",
+                                            "a10g-24gb",
+                                            "b200-sxm-192gb",
+                                            "gaudi2-96gb",
+                                            "gaudi3-128gb",
+                                            "gb200",
+                                            "gh200-96gb",
+                                            "h100-nvl-94gb",
+                                            "h100-pcie-80gb",
+                                            "h100-sxm-80gb",
+                                            "h100-sxm-96gb-2.4tb",
+                                            "h200-sxm-141gb",
+                                            "l4-24gb",
+                                            "l40s-48gb",
+                                            "mi250x-128gb",
+                                            "mi250x-64gb",
+                                            "mi300x-192gb",
+                                            "rtx-3090-24gb",
+                                            "rtx-4090-24gb",
+                                            "rtx-5090-32gb",
+                                            "rtx-6000-ada-48gb",
+                                            "rtx-a6000-48gb",
+                                            "t4-16gb",
+                                            "tpu-v4-32gb",
+                                            "tpu-v5p-95gb",
+                                            "v100-pcie-32gb",
+                                            "v100-sxm-16gb",
+                                            "v100-sxm-32gb"});
+    ProfileCache cache;
     for (const std::string& name : names) {
       CAPTURE(name);
-      const DeviceProfile profile = load(name);
+      const DeviceProfile profile =
+          load_device_profile(name, std::vector<std::string>{kFolder}, nullptr, {}, &cache);
       CHECK(profile.name == name);
       CHECK_FALSE(profile.description.empty());
       CHECK(profile.figures.size() > 70);
