@@ -120,7 +120,8 @@ struct DescribeCommand {
 struct InitCommand {
   static constexpr const char* kName = "init";
   CLI::App* app = nullptr;
-  std::string file = "scenario.yaml";
+  std::string file;    // empty: scenario.yaml, or the device's name
+  std::string device;  // empty: a scenario is written
   void attach(CLI::App& parent);
   [[nodiscard]] int execute(const Console& console) const;
 };

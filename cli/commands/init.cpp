@@ -1,4 +1,4 @@
-// tidemark init: writes a commented scenario to start from.
+// tidemark init: writes a commented scenario, or a profile of a GPU, to start from.
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -8,7 +8,10 @@
 #include <fmt/format.h>
 
 #include "cli/commands/command.hpp"
+#include "cli/text/device_template.hpp"
 #include "graph/core/errors.hpp"
+#include "hwprofiles/gpu_names.hpp"
+#include "scenarios/read/environment.hpp"
 
 namespace tidemark {
 namespace init_detail {
@@ -65,39 +68,78 @@ sweep:
 # report: {dir: out, formats: [csv, json, svg]}
 )yaml";
 
-}  // namespace
-}  // namespace init_detail
+// A device that nothing is known of begins with the figures of this one.
+constexpr const char* kUsualDevice = "a100-sxm-80gb";
 
-void InitCommand::attach(CLI::App& parent) {
-  app = parent.add_subcommand(kName, "write a commented scenario to start from");
-  app->add_option("FILE", file, "never overwritten; - for standard output")->capture_default_str();
-}
+// Where to write what.
+struct Draft {
+  std::string name;
+  std::string text;
+  std::string next;  // command to try it with
+};
 
-int InitCommand::execute(const Console&) const {
-  const std::string name = file == "-" ? "scenario.yaml" : file;
-  std::string text(init_detail::kTemplate);
+Draft scenario_draft(const std::string& file) {
+  const std::string name = file.empty() || file == "-" ? "scenario.yaml" : file;
+  std::string text(kTemplate);
   for (std::size_t at = text.find("FILE"); at != std::string::npos; at = text.find("FILE", at)) {
     text.replace(at, 4, name);
     at += name.size();
   }
+  return {.name = name, .text = std::move(text), .next = "tidemark run " + name};
+}
+
+// A name that several GPUs have is refused with all of them.
+Draft device_draft(const std::string& device, const std::string& file, const Console& console) {
+  const Environment environment = default_environment(console.program);
+  const bool known = !profiles_like(device, gpu_names(environment)).empty();
+  const DeviceProfile base =
+      load_device_profile(known ? device : kUsualDevice, environment.profile_folders);
+  const std::string name = known ? "my-" + base.name : profile_name_of(device);
+  if (name.empty()) throw UserError("--device: expected the name of a GPU");
+  const std::string path = file.empty() || file == "-" ? name + ".yaml" : file;
+  return {.name = path,
+          .text = device_template({.name = name, .same_chip = known}, base),
+          .next = fmt::format("tidemark run gpt2 --gpu {}{}",
+                              path.find('/') == std::string::npos ? "./" : "", path)};
+}
+
+}  // namespace
+}  // namespace init_detail
+
+void InitCommand::attach(CLI::App& parent) {
+  app =
+      parent.add_subcommand(kName, "write a commented scenario, or a GPU's profile, to start from");
+  app->add_option("FILE", file,
+                  "never overwritten; - for standard output (default: scenario.yaml, or the "
+                  "device's name)");
+  app->add_option("--device", device,
+                  "write the profile of this GPU instead, with the figures that it is to have")
+      ->type_name("NAME");
+}
+
+int InitCommand::execute(const Console& console) const {
+  const init_detail::Draft draft = device.empty()
+                                       ? init_detail::scenario_draft(file)
+                                       : init_detail::device_draft(device, file, console);
   if (file == "-") {
-    print(text);
+    print(draft.text);
     return kExitFits;
   }
   // Mode x fails where the file exists, also when another program makes it this moment.
-  std::FILE* out = std::fopen(file.c_str(), "wbx");
+  std::FILE* out = std::fopen(draft.name.c_str(), "wbx");
   if (out == nullptr) {
     const int reason = errno;
-    throw UserError({.file = file}, {},
+    throw UserError({.file = draft.name}, {},
                     reason == EEXIST ? std::string("exists already and is left as it is")
                                      : fmt::format("cannot be written: {}", std::strerror(reason)));
   }
-  const bool written = std::fwrite(text.data(), 1, text.size(), out) == text.size();
+  const bool written =
+      std::fwrite(draft.text.data(), 1, draft.text.size(), out) == draft.text.size();
   if (std::fclose(out) != 0 || !written) {
-    std::remove(file.c_str());
-    throw UserError({.file = file}, {}, "cannot be written (is the disk full?)");
+    std::remove(draft.name.c_str());
+    throw UserError({.file = draft.name}, {}, "cannot be written (is the disk full?)");
   }
-  print(fmt::format("wrote {0}; next: tidemark run {0}\n", file));
+  print(fmt::format("wrote {}; next: {}\n", draft.name, draft.next));
   return kExitFits;
 }
 

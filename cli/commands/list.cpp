@@ -6,6 +6,7 @@
 #include "cli/commands/plugins.hpp"
 #include "cli/text/catalogue.hpp"
 #include "graph/core/errors.hpp"
+#include "hwprofiles/gpu_names.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
 #include "scenarios/read/environment.hpp"
@@ -83,12 +84,25 @@ void DescribeCommand::attach(CLI::App& parent) {
 int DescribeCommand::execute(const Console& console) const {
   std::vector<std::string> names;
   std::string text;
-  for (const Catalogue& catalogue : catalogues(list_detail::environment_with(plugins, console))) {
-    for (const CatalogueEntry& entry : catalogue.entries) {
-      names.push_back(entry.name);
-      if (entry.name != name) continue;
-      if (!text.empty()) text += '\n';  // a name may belong to several kinds
-      text += entry.describe(console);
+  const Environment environment = list_detail::environment_with(plugins, console);
+  const std::vector<Catalogue> all = catalogues(environment);
+  const auto describe = [&](const std::string& wanted) {
+    for (const Catalogue& catalogue : all) {
+      for (const CatalogueEntry& entry : catalogue.entries) {
+        names.push_back(entry.name);
+        if (entry.name != wanted) continue;
+        if (!text.empty()) text += '\n';  // a name may belong to several kinds
+        text += entry.describe(console);
+      }
+    }
+  };
+  describe(name);
+  if (text.empty()) {
+    const std::vector<std::string> meant = profiles_meant(name, gpu_names(environment));
+    if (meant.size() == 1) describe(meant.front());
+    if (meant.size() > 1) {
+      throw UserError(fmt::format("describe: several GPUs are called {}: {}",
+                                  tidemark::quoted(name), fmt::join(meant, ", ")));
     }
   }
   if (text.empty()) {

@@ -1,12 +1,14 @@
 #include "cli/text/catalogue.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "graph/import/hf_config.hpp"
 #include "graph/models/preset.hpp"
+#include "hwprofiles/assumed_figures.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
 #include "policies/optimizers/catalogue.hpp"
@@ -101,19 +103,41 @@ std::string describe_gpu(const DeviceProfile& profile, const Console& console) {
              profile.name, profile.name);
 }
 
+constexpr auto kGpuGroups = std::to_array<std::string_view>(
+    {"data centre", "consumer and workstation", "AMD", "capacity and roofline only"});
+
+std::string_view group_of(const DeviceProfile& profile) {
+  if (is_roofline_only(profile)) return kGpuGroups[3];
+  if (profile.description.starts_with("AMD")) return kGpuGroups[2];
+  return kGpuGroups[profile.description.find("RTX") != std::string::npos ? 1 : 0];
+}
+
+constexpr std::string_view kGpuFooter =
+    R"(
+Names that people write work, too: h100, A100-80GB, rtx4090, "RTX 3090". A name that leaves the form
+open means the SXM module. `tidemark init --device NAME` writes a profile to fill in.
+)";
+
 Catalogue gpus(const Environment& environment) {
-  Catalogue catalogue{.kind = "gpus", .singular = "GPU"};
+  Catalogue catalogue{.kind = "gpus", .singular = "GPU", .footer = std::string(kGpuFooter)};
   for (const std::string& name : gpu_names(environment)) {
-    const DeviceProfile profile = load_device_profile(name, environment.profile_folders);
+    const DeviceProfile profile = load_device_profile(name, environment.profile_folders, nullptr,
+                                                      {}, environment.profiles.get());
     const double bf16 =
         profile.matrix[static_cast<std::size_t>(matrix_type(profile, DType::kBFloat16))].peak.value;
     catalogue.entries.push_back(
         {.name = name,
+         .group = std::string(group_of(profile)),
          .summary = fmt::format(
              "{}: {}, {}, bf16 {}", profile.description, format_bytes(profile.hbm.capacity),
              format_bandwidth(profile.hbm.bandwidth), format_flops_rate(FlopsPerSecond{bf16})),
          .describe = [profile](const Console& console) { return describe_gpu(profile, console); }});
   }
+  std::stable_sort(catalogue.entries.begin(), catalogue.entries.end(),
+                   [](const CatalogueEntry& a, const CatalogueEntry& b) {
+                     return std::find(kGpuGroups.begin(), kGpuGroups.end(), a.group) <
+                            std::find(kGpuGroups.begin(), kGpuGroups.end(), b.group);
+                   });
   return catalogue;
 }
 

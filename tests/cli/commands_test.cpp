@@ -101,6 +101,34 @@ TEST_SUITE("golden") {
     CHECK(w.run("init -").out == before);
   }
 
+  TEST_CASE("init --device writes a profile that runs as it stands") {
+    const Workspace w;
+    const Outcome made = w.run("init --device 'My GPU 48 GB'");
+    CHECK(made.code == 0);
+    CHECK(made.out ==
+          "wrote my-gpu-48-gb.yaml; next: tidemark run gpt2 --gpu ./my-gpu-48-gb.yaml\n");
+    const std::string profile = w.read("my-gpu-48-gb.yaml");
+    CHECK(contains(profile, "\nlike: a100-sxm-80gb\n"));
+    CHECK(contains(profile, "\n  bandwidth: {value: 2039GB/s, source: \"assumed: fill in; as "));
+    CHECK(contains(profile, "\n#   kernel: {value: 2.6us, source: \"te42kyfo/gpu-benches"));
+    CHECK(w.run("run mlp --gpu ./my-gpu-48-gb.yaml --no-chart").code == 0);
+    CHECK(w.run("init --device 'My GPU 48 GB'").code == 2);
+    // One that is known starts from itself; an ambiguous one is refused with its candidates.
+    CHECK(contains(w.run("init - --device h100").out, "\nextends: h100-sxm-80gb\n"));
+    CHECK(contains(w.run("init - --device v100").err,
+                   "several GPUs are called 'v100': v100-pcie-32gb, v100-sxm-16gb, v100-sxm-32gb"));
+  }
+
+  TEST_CASE("GPUs are listed in groups and described by the names that people use") {
+    const Workspace w;
+    const std::string list = w.run("list gpus").out;
+    CHECK(list.find("data centre") < list.find("consumer and workstation"));
+    CHECK(list.find("consumer and workstation") < list.find("rtx-4090-24gb"));
+    CHECK(list.find("capacity and roofline only") < list.find("tpu-v4-32gb"));
+    CHECK(contains(w.run("describe RTX4090").out, "NVIDIA GeForce RTX 4090 24 GB"));
+    CHECK(contains(w.run("describe a100").err, "several GPUs are called 'a100': a100-pcie-40gb, "));
+  }
+
   TEST_CASE("list names everything, and describe knows every name that list shows") {
     const Workspace w;
     for (const std::string kind : {"models", "gpus", "policies", "allocators", "optimizers"}) {
