@@ -2,6 +2,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "cli/commands/run_elastic.hpp"
 #include "cli/output/reports.hpp"
 #include "cli/text/advice.hpp"
+#include "cli/text/assumed_report.hpp"
 #include "cli/text/point_summary.hpp"
 #include "cli/text/points_table.hpp"
 #include "cli/text/published.hpp"
@@ -64,10 +66,13 @@ std::string timing_of(const PointResult& point, bool colour) {
   return table.text(colour);
 }
 
-void show_point(const DetailedPoint& point, const Environment& environment,
-                const RunCommand& command, const Console& console) {
+void show_point(const DetailedPoint& point, const std::optional<AssumedReport>& assumed,
+                const Environment& environment, const RunCommand& command, const Console& console) {
   std::string text = point_summary(point.result, point.detail, point.scenario, console.colour,
                                    console.terminal ? console.width : 0);
+  if (assumed)
+    text +=
+        wrap_lines(assumed_line(*assumed, console.colour), console.terminal ? console.width : 0);
   if (point.result.status != PointStatus::kFits) {
     text += '\n' + explain_failure(point.result, environment, console.colour, console.width);
   }
@@ -90,17 +95,21 @@ int run_one(const Value& document, const Environment& environment, const RunComm
       report_files(document, command.folder, environment, command.input.reproduce(command.kName));
   check_writable(files.folder);
   warn_of_no_folder(files, console);
+  std::optional<AssumedReport> assumed;
   const DetailedPoint point = [&] {
     const Waiting waiting(console, "simulating", std::chrono::nanoseconds(0));
-    return simulate_in_detail(document, 0, environment,
-                              {.convergence_limit = kConvergenceLimit, .suggestions = true});
+    DetailedPoint simulated = simulate_in_detail(
+        document, 0, environment, {.convergence_limit = kConvergenceLimit, .suggestions = true});
+    assumed = assumed_influence(simulated);
+    return simulated;
   }();
   const std::span<const PointResult> points(&point.result, 1);
-  write_report(files, point);
+  write_report(files, point, assumed ? &*assumed : nullptr);
   if (command.json) {
-    print(document_text(points, published_of(std::span(&document, 1))));
+    print(document_text(points, published_of(std::span(&document, 1)),
+                        assumed ? &*assumed : nullptr));
   } else {
-    show_point(point, environment, command, console);
+    show_point(point, assumed, environment, command, console);
     print(wrap_lines(published_text(published_of(std::span(&document, 1)), console.colour),
                      console.terminal ? console.width : 0));
   }

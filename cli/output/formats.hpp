@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "cli/output/output_folder.hpp"
+#include "scenarios/studies/assumed_influence.hpp"
 #include "scenarios/studies/detailed_point.hpp"
 
 namespace tidemark {
@@ -31,8 +32,10 @@ struct ReportFormat {
 // pictures of several points in svg need what PointsReport collects.
 [[nodiscard]] std::span<const ReportFormat> report_formats();
 
-// Returns the result document as it is printed, with the figures that a paper reports.
+// Returns the result document as it is printed, with the figures that a paper reports and, of a
+// single point, `assumed`: the figures of its device that it hangs on; null for none.
 [[nodiscard]] std::string document_text(std::span<const PointResult> points,
-                                        const std::vector<std::string>& published);
+                                        const std::vector<std::string>& published,
+                                        const AssumedReport* assumed = nullptr);
 
 }  // namespace tidemark

@@ -19,8 +19,13 @@ namespace reports_detail {
 namespace {
 
 void add_results(OutputFolder& output, const ReportFiles& files,
-                 std::span<const PointResult> points) {
+                 std::span<const PointResult> points, const AssumedReport* assumed = nullptr) {
   for (const ReportFormat& format : report_formats()) {
+    // Only the result document says what a single point hangs on.
+    if (assumed != nullptr && format.name == "json" && files.wants(format.name)) {
+      output.add("results.json") << document_text(points, {}, assumed);
+      continue;
+    }
     if (format.add_points != nullptr && files.wants(format.name)) format.add_points(output, points);
   }
 }
@@ -62,11 +67,12 @@ ReportFiles report_files(const Value& document, const std::string& output_option
   return files;
 }
 
-void write_report(const ReportFiles& files, const DetailedPoint& point) {
+void write_report(const ReportFiles& files, const DetailedPoint& point,
+                  const AssumedReport* assumed) {
   if (files.folder.empty()) return;
   OutputFolder output(files.folder);
   const std::span<const PointResult> points(&point.result, 1);
-  reports_detail::add_results(output, files, points);
+  reports_detail::add_results(output, files, points, assumed);
   for (const ReportFormat* format : files.of_runs(false))
     format->add_run(output, {.reproduce = files.reproduce}, point);
   if (files.wants("html")) {

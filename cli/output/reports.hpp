@@ -35,7 +35,9 @@ struct ReportFiles {
 
 // Writes all files or none, and says which; nothing when there is no folder. Files that an earlier
 // report has left in the folder, and that this one does not write, are removed. Throws UserError.
-void write_report(const ReportFiles& files, const DetailedPoint& point);
+// `assumed` is what the point hangs on, for results.json; null: it was not examined.
+void write_report(const ReportFiles& files, const DetailedPoint& point,
+                  const AssumedReport* assumed = nullptr);
 
 // Writes the files of several points. Files about one point are written while its run is in memory:
 // no point is simulated again for a chart.

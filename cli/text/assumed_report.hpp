@@ -1,0 +1,20 @@
+// What a result hangs on that nobody has measured: one line, and all of it as JSON.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "scenarios/studies/assumed_influence.hpp"
+
+namespace tidemark {
+
+// Returns "  assumed        step -8 to +14 %: host.dispatch, ..." with the figures that change
+// most; empty where none matters.
+[[nodiscard]] std::string assumed_line(const AssumedReport& report, bool colour);
+
+// Returns {"step": {"less", "more"}, "memory": ..., "figures": [...]}; changes are shares.
+[[nodiscard]] nlohmann::ordered_json assumed_json(const AssumedReport& report);
+
+}  // namespace tidemark
