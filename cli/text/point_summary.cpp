@@ -197,9 +197,10 @@ std::string Summary::time() const {
   }
   for (const Communication& c : point_.communication) {
     text +=
-        line("", fmt::format("{} {} operations of {} over {} ranks: {} busy, {} of it exposed",
-                             grouped(c.count), name_of(c.kind), format_bytes(c.bytes), point_.ranks,
-                             format_duration(c.busy), format_duration(c.exposed)));
+        line("", fmt::format("{} {} operations of {} over {} {} ranks: {} busy, {} of it exposed",
+                             grouped(c.count), name_of(c.kind), format_bytes(c.bytes),
+                             ranks_of(c, point_.mesh), name_of(c.group), format_duration(c.busy),
+                             format_duration(c.exposed)));
   }
   if (point_.status == PointStatus::kFits) {
     const bool tokens = point_.tokens_per_second > 0;

@@ -192,6 +192,7 @@ void read_communication(const Json& mesh, const Json& list, PointResult& point) 
                                         static_cast<int>(kMeshDimensions)),
          .kind = member<CollectiveKind>(entry.at("kind").get<std::string>(),
                                         static_cast<int>(kCollectiveKinds)),
+         .ranks = entry.value("ranks", 0),
          .count = entry.at("count"),
          .bytes = Bytes(entry.at("bytes").get<std::int64_t>()),
          .busy = duration(entry.at("seconds")),

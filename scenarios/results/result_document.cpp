@@ -191,6 +191,7 @@ Json communication_of(const PointResult& point) {
   for (const Communication& used : point.communication) {
     list.push_back({{"group", name_of(used.group)},
                     {"kind", name_of(used.kind)},
+                    {"ranks", ranks_of(used, point.mesh)},
                     {"count", used.count},
                     {"bytes", used.bytes.count},
                     {"seconds", seconds(used.busy)},

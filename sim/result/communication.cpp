@@ -1,29 +1,35 @@
 #include "sim/result/communication.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <tuple>
 
 namespace tidemark {
 namespace communication_detail {
 namespace {
 
-using ByKind = std::array<Communication, kCollectiveKinds>;
+std::size_t queue(const Communication& used) {
+  return static_cast<std::size_t>(queue_of(used.group, used.kind));
+}
+
+auto key(const Communication& used) {
+  return std::tuple(used.group, used.kind, used.ranks);
+}
 
 // Shares the time for which compute waited for a queue among the kinds that ran on it.
-void share_exposed(MeshDimension group, ByKind& kinds, const RunResult& run) {
+void share_exposed(std::vector<Communication>& all, const RunResult& run) {
   std::array<Duration, kStreams> busy{};
-  const auto queue = [&](std::size_t kind) {
-    return static_cast<std::size_t>(queue_of(group, static_cast<CollectiveKind>(kind)));
-  };
-  for (std::size_t k = 0; k < kinds.size(); ++k)
-    busy[queue(k)] += kinds[k].busy;
-  for (std::size_t k = 0; k < kinds.size(); ++k) {
-    const std::size_t q = queue(k);
+  for (const Communication& used : all)
+    busy[queue(used)] += used.busy;
+  for (Communication& used : all) {
+    const std::size_t q = queue(used);
     if (busy[q].count() == 0) continue;
     const double share =
-        static_cast<double>(kinds[k].busy.count()) / static_cast<double>(busy[q].count());
-    kinds[k].exposed = Duration(std::llround(share * static_cast<double>(run.exposed[q].count())));
+        static_cast<double>(used.busy.count()) / static_cast<double>(busy[q].count());
+    used.exposed = Duration(std::llround(share * static_cast<double>(run.exposed[q].count())));
+    if (used.group == MeshDimension::kPipeline) used.exposed = std::min(used.exposed, used.busy);
   }
 }
 
@@ -32,28 +38,36 @@ void share_exposed(MeshDimension group, ByKind& kinds, const RunResult& run) {
 
 std::vector<Communication> communication_of(const TrainingGraph& graph, const StepProgram& program,
                                             const Scratch& scratch, const RunResult& run) {
-  std::array<communication_detail::ByKind, kMeshDimensions> groups{};
+  std::vector<Communication> all;
   for (std::size_t i = 0; i < program.size(); ++i) {
     if (program.opcode[i] != Opcode::kLaunch) continue;
     if (!is_communication(static_cast<Stream>(program.stream[i]))) continue;
     if (!program.slot[program.position[i].index()].last_step || scratch.finished[i] < 0) continue;
     const Collective& collective = graph.operators[OperatorId(program.subject[i])].work.collective;
-    Communication& kind = groups[static_cast<std::size_t>(collective.group)]
-                                [static_cast<std::size_t>(collective.kind)];
-    kind.group = collective.group;
-    kind.kind = collective.kind;
-    ++kind.count;
-    kind.bytes += collective.bytes;
-    kind.busy += Duration(scratch.finished[i] - scratch.started[i]);
+    const Communication kind{
+        .group = collective.group, .kind = collective.kind, .ranks = collective.ranks};
+    auto known = std::find_if(all.begin(), all.end(), [&](const Communication& other) {
+      return communication_detail::key(other) == communication_detail::key(kind);
+    });
+    if (known == all.end()) known = all.insert(all.end(), kind);
+    ++known->count;
+    known->bytes += collective.bytes;
+    known->busy += Duration(scratch.finished[i] - scratch.started[i]);
   }
-  std::vector<Communication> used;
-  for (std::size_t d = 0; d < kMeshDimensions; ++d) {
-    communication_detail::share_exposed(static_cast<MeshDimension>(d), groups[d], run);
-    for (const Communication& kind : groups[d]) {
-      if (kind.count > 0) used.push_back(kind);
-    }
-  }
-  return used;
+  std::sort(all.begin(), all.end(), [](const Communication& a, const Communication& b) {
+    return communication_detail::key(a) < communication_detail::key(b);
+  });
+  communication_detail::share_exposed(all, run);
+  return all;
+}
+
+int ranks_of(const Communication& communication, const Mesh& mesh) {
+  // All ranks of a ring send alike.
+  const bool message = communication.group == MeshDimension::kPipeline &&
+                       (communication.kind == CollectiveKind::kSend ||
+                        communication.kind == CollectiveKind::kReceive);
+  if (message) return 2;
+  return communication.ranks > 0 ? communication.ranks : mesh.group(communication.group).size;
 }
 
 }  // namespace tidemark

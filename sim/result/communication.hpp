@@ -7,20 +7,24 @@
 #include "graph/core/units.hpp"
 #include "graph/ir/collective.hpp"
 #include "graph/ir/training_graph.hpp"
+#include "hwprofiles/mesh.hpp"
 #include "sim/engine/run_result.hpp"
 #include "sim/engine/scratch.hpp"
 #include "sim/program/step_program.hpp"
 
 namespace tidemark {
 
-// Operations of one kind in groups of one dimension. Receives are the other rank's sends.
+// Operations of one kind in groups of one dimension and size. Receives are the other rank's sends.
 struct Communication {
   MeshDimension group = MeshDimension::kData;
   CollectiveKind kind = CollectiveKind::kAllReduce;
+  int ranks = 0;  // that take part in each; 0: the whole group
   std::int64_t count = 0;
   Bytes bytes;      // bytes of the whole tensors
   Duration busy{};  // time on the group's queue
-  // Compute waited for it; of several kinds in one group by their share of busy.
+  // Compute waited for it; of several kinds in one group by their share of busy. A stage of a
+  // pipeline that waits longer than its messages take waits for another stage to make them: that
+  // is the bubble.
   Duration exposed{};
 };
 
@@ -29,5 +33,8 @@ struct Communication {
                                                           const StepProgram& program,
                                                           const Scratch& scratch,
                                                           const RunResult& run);
+
+// Returns how many ranks take part in each: two in a message.
+[[nodiscard]] int ranks_of(const Communication& communication, const Mesh& mesh);
 
 }  // namespace tidemark
