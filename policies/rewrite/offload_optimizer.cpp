@@ -27,6 +27,7 @@
 //   nvme_write              [w0]    [w1]    [w2]
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -62,6 +63,7 @@ class OffloadOptimizer final : public TrainingRewrite {
 
  private:
   [[nodiscard]] std::size_t first_updates(const TrainingGraph& graph) const;
+  void cut_at_ratio(TrainingGraph& graph) const;
   static void keep_incomplete(const PolicyContext& context, ResidencyPlan& plan);
   void double_buffer(const PolicyContext& context, ResidencyPlan& plan) const;
   static void delay(TrainingGraph& graph, UpdatedTensor& trained);
@@ -88,7 +90,33 @@ std::size_t OffloadOptimizer::first_updates(const TrainingGraph& graph) const {
   return first;
 }
 
+// Cuts the last of the first tensors where `ratio` is reached, if it is a rank's flat part of a
+// parameter: elements of such a part are updated in any order (deepspeed-offloadpp).
+void OffloadOptimizer::cut_at_ratio(TrainingGraph& graph) const {
+  const std::size_t first = first_updates(graph);
+  if (first == 0) return;
+  double total = 0;
+  std::int64_t before = 0;
+  for (std::size_t i = 0; i < graph.updates.size(); ++i) {
+    total += static_cast<double>(graph.updates[i].elements.count);
+    if (i + 1 < first) before += graph.updates[i].elements.count;
+  }
+  UpdatedTensor& last = graph.updates[first - 1];
+  const bool is_part =
+      last.shape.rank() <= 1 &&
+      !(last.parameter.valid() && graph.parameters[last.parameter].elements == last.elements);
+  const std::int64_t taken = static_cast<std::int64_t>(std::ceil(ratio_ * total)) - before;
+  if (!is_part || taken <= 0 || taken >= last.elements.count) return;
+  UpdatedTensor rest = last;
+  rest.elements = Elements(last.elements.count - taken);
+  rest.shape = {rest.elements.count};
+  last.elements = Elements(taken);
+  last.shape = {taken};
+  graph.updates.insert(graph.updates.begin() + static_cast<std::ptrdiff_t>(first), std::move(rest));
+}
+
 void OffloadOptimizer::apply(TrainingGraph& graph, const RewriteContext& /*context*/) const {
+  cut_at_ratio(graph);
   int group = 0;
   for (const UpdatedTensor& trained : graph.updates) {
     if (trained.updated_by == Executor::kHost) group = std::max(group, trained.update_group + 1);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -16,24 +17,27 @@ namespace optimizer_detail {
 namespace {
 
 // Takes what makes the gradients of some tensors out of the operators that a rewrite has added
-// ahead of the update.
+// ahead of the update, and what makes the tensors that those are made from.
 std::vector<OperatorId> take_makers(const TrainingGraph& graph,
                                     const std::vector<const UpdatedTensor*>& updates,
                                     std::vector<OperatorId>& prepared) {
-  const auto makes_one = [&](OperatorId id) {
-    for (const Touch& touch : graph.touches_of(id)) {
-      if (touch.access != Access::kCreate) continue;
-      for (const UpdatedTensor* tensor : updates) {
-        if (tensor->gradient == touch.storage) return true;
-      }
+  IdVector<StorageId, char> wanted(graph.storages.size(), 0);
+  for (const UpdatedTensor* tensor : updates)
+    wanted[tensor->gradient] = 1;
+  std::vector<OperatorId> makers;
+  std::vector<OperatorId> rest;
+  for (auto op = prepared.rbegin(); op != prepared.rend(); ++op) {
+    const std::span<const Touch> touches = graph.touches_of(*op);
+    const bool makes = std::any_of(touches.begin(), touches.end(), [&](const Touch& touch) {
+      return touch.access == Access::kCreate && wanted[touch.storage] != 0;
+    });
+    (makes ? makers : rest).push_back(*op);
+    for (const Touch& touch : touches) {
+      if (makes) wanted[touch.storage] = 1;
     }
-    return false;
-  };
-  const auto rest = std::stable_partition(prepared.begin(), prepared.end(),
-                                          [&](OperatorId id) { return !makes_one(id); });
-  std::vector<OperatorId> makers(rest, prepared.end());
-  prepared.erase(rest, prepared.end());
-  return makers;
+  }
+  prepared.assign(rest.rbegin(), rest.rend());
+  return {makers.rbegin(), makers.rend()};
 }
 
 std::vector<const UpdatedTensor*> updates_of(const TrainingGraph& graph) {
@@ -112,6 +116,14 @@ void Optimizer::apply(TrainingGraph& graph, const RewriteContext& /*context*/) c
   const ParameterUses uses = parameter_uses(graph);
   if (graph.updates_in_backward) return build_in_backward(graph, uses);
   std::vector<const UpdatedTensor*> order = optimizer_detail::updates_of(graph);
+  std::vector<OperatorId>& part = graph.part(PartKind::kOptimizer);
+  std::vector<OperatorId> makers = optimizer_detail::take_makers(graph, order, part);
+  // Groups one after another: what makes the gradients of one runs right before its update, or
+  // before the first of the groups that read the same.
+  const auto prepare = [&](const std::vector<const UpdatedTensor*>& group) {
+    const std::vector<OperatorId> own = optimizer_detail::take_makers(graph, group, makers);
+    part.insert(part.end(), own.begin(), own.end());
+  };
   // Host first: the device's part of the step runs beside it.
   const auto on_device = std::stable_partition(
       order.begin(), order.end(),
@@ -120,19 +132,18 @@ void Optimizer::apply(TrainingGraph& graph, const RewriteContext& /*context*/) c
     const auto end = std::find_if(begin, on_device, [&](const UpdatedTensor* t) {
       return t->update_group != (*begin)->update_group;
     });
-    OptimizerStep(graph, spec_, precision_, rules_, uses).build_on_host({begin, end});
+    const std::vector<const UpdatedTensor*> group(begin, end);
+    prepare(group);
+    OptimizerStep(graph, spec_, precision_, rules_, uses).build_on_host(group);
     begin = end;
   }
   order.erase(order.begin(), on_device);
-  // Groups one after another: what makes the gradients of one runs right before its update.
-  std::vector<OperatorId>& part = graph.part(PartKind::kOptimizer);
   for (auto begin = order.begin(); begin != order.end();) {
     const auto end = std::find_if(begin, order.end(), [&](const UpdatedTensor* t) {
       return t->update_group != (*begin)->update_group;
     });
     const std::vector<const UpdatedTensor*> group(begin, end);
-    const std::vector<OperatorId> makers = optimizer_detail::take_makers(graph, group, part);
-    part.insert(part.end(), makers.begin(), makers.end());
+    prepare(group);
     build(graph, uses, group);
     begin = end;
   }

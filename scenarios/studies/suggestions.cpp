@@ -139,6 +139,9 @@ bool Trials::run(const Candidate& candidate, const Compiled* compiled) {
     return tried.suggestion.fits;
   } catch (const UserError&) {
     return false;
+  } catch (const InternalError&) {
+    // The user asked about the scenario, not about this change of it: its answer stands.
+    return false;
   }
 }
 

@@ -11,6 +11,7 @@
 #include "sim/result/transfers.hpp"
 #include "sim/step/convergence.hpp"
 #include "sim/step/failure_report.hpp"
+#include "sim/step/flat_parts.hpp"
 #include "sim/step/peak_report.hpp"
 #include "sim/step/run_compiled.hpp"
 #include "sim/step/simulate_stages.hpp"
@@ -171,6 +172,7 @@ void PointSimulation::fill_model() {
                     "training.precision: fp16_mixed uses them",
                     spec_.device.name, name_of(used)));
   }
+  warn_of_flat_parts(spec_, t, point_.warnings);
 }
 
 void PointSimulation::fill_policies() {
