@@ -1,6 +1,8 @@
 #include "graph/rewrite/split_backward.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <span>
 #include <vector>
 
 namespace tidemark {
@@ -22,9 +24,11 @@ class BackwardSplitter {
     for (const PartKind kind : kBackwards) {
       std::vector<OperatorId>& all = graph_.part(kind, chunk);
       std::vector<OperatorId> weights;
-      for (const OperatorId op : all) {
-        if (belongs_to_weights(op)) weights.push_back(op);
-      }
+      for (const OperatorId op : all)
+        static_cast<void>(belongs_to_weights(op));
+      take_buffers(all);
+      std::copy_if(all.begin(), all.end(), std::back_inserter(weights),
+                   [&](OperatorId op) { return of_weights_[op] != 0; });
       std::erase_if(all, [&](OperatorId op) { return of_weights_[op] != 0; });
       // A chunk that only has weights keeps its parts apart from those of a chunk with none.
       graph_.part(weight_part_of(kind), chunk) = std::move(weights);
@@ -66,10 +70,10 @@ class BackwardSplitter {
   bool belongs_to_weights(OperatorId id) {
     const OperatorPart part = graph_.operators[id].part;
     bool belongs = part == OperatorPart::kWeightGradient || part == OperatorPart::kBiasGradient;
-    const bool may_follow = part == OperatorPart::kAddGradients ||
-                            part == OperatorPart::kCopyGradient ||
-                            part == OperatorPart::kAccumulateGradient ||
-                            (part == OperatorPart::kOther && !is_transfer(id));
+    const bool may_follow =
+        part == OperatorPart::kAddGradients || part == OperatorPart::kCopyGradient ||
+        part == OperatorPart::kAccumulateGradient || part == OperatorPart::kRelease ||
+        (part == OperatorPart::kOther && !is_transfer(id));
     for (const Touch& touch : graph_.touches_of(id))
       belongs = belongs || (may_follow && written_[touch.storage] != 0);
     if (!belongs) return false;
@@ -79,6 +83,31 @@ class BackwardSplitter {
       if (touch.access == Access::kCreate) made_[touch.storage] = 1;
     }
     return true;
+  }
+
+  // Takes what only creates buffers that the weights alone use, such as those through which
+  // gradients are reduced.
+  void take_buffers(const std::vector<OperatorId>& all) {
+    IdVector<StorageId, char> used_elsewhere(graph_.storages.size(), 0);
+    for (const OperatorId id : all) {
+      if (of_weights_[id] != 0 || creates_all(id)) continue;
+      for (const Touch& touch : graph_.touches_of(id))
+        used_elsewhere[touch.storage] = 1;
+    }
+    for (const OperatorId id : all) {
+      if (of_weights_[id] != 0 || graph_.operators[id].node.valid() || !creates_all(id)) continue;
+      const std::span<const Touch> touches = graph_.touches_of(id);
+      of_weights_[id] = std::all_of(touches.begin(), touches.end(), [&](const Touch& touch) {
+        return written_[touch.storage] != 0 && used_elsewhere[touch.storage] == 0;
+      });
+    }
+  }
+
+  [[nodiscard]] bool creates_all(OperatorId id) const {
+    const std::span<const Touch> touches = graph_.touches_of(id);
+    return !touches.empty() && std::all_of(touches.begin(), touches.end(), [](const Touch& touch) {
+      return touch.access == Access::kCreate;
+    });
   }
 
   [[nodiscard]] bool is_transfer(OperatorId id) const {
