@@ -21,6 +21,8 @@ class DistributedOptimizer final : public TrainingRewrite {
       d.fail_at("overlap_param_gather", "needs overlap_grad_reduce: true, as in Megatron");
     options.gradient_accumulation_fusion = d.optional<bool>("gradient_accumulation_fusion", true);
     options.bucket = d.maybe<std::int64_t>("bucket", at_least(1));
+    if (options.bucket && !options.overlap_grad_reduce)
+      d.fail_at("bucket", "without overlap_grad_reduce: true there is one bucket, as in Megatron");
     d.finish();
     return policy;
   }

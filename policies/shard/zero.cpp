@@ -1,4 +1,6 @@
 // The policy `zero`: DeepSpeed's stages 1, 2 and 3.
+#include <cmath>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -10,13 +12,22 @@ namespace tidemark {
 namespace zero_detail {
 namespace {
 
-// Reads a number of elements under our name or DeepSpeed's.
+// Reads a number of elements under our name or DeepSpeed's, whose files write 5e8.
 std::int64_t elements(const Decoder& d, std::string_view ours, std::string_view theirs,
                       std::int64_t fallback, Range range) {
-  const auto own = d.maybe<std::int64_t>(ours, range);
-  const auto other = d.maybe<std::int64_t>(theirs, range);
-  if (own && other) d.fail_at(theirs, "the same as the key beside it; give one of them");
-  return own ? *own : other.value_or(fallback);
+  const auto other = d.maybe<double>(theirs, range);
+  if (other && d.has(ours)) d.fail_at(theirs, "the same as the key beside it; give one of them");
+  const double own = d.optional<double>(ours, static_cast<double>(fallback), range);
+  const double read = other.value_or(own);
+  constexpr double kMost = 1e15;  // whole numbers are exact up to it
+  if (read != std::floor(read) || read > kMost)
+    d.fail_at(other ? theirs : ours, "expected a whole number of elements, at most 1e15");
+  return static_cast<std::int64_t>(read);
+}
+
+// Reads what DeepSpeed's files say as well, in the one way that is simulated.
+void only(const Decoder& d, std::string_view key, bool value, std::string_view why) {
+  if (d.optional<bool>(key, value) != value) d.fail_at(key, std::string(why));
 }
 
 class Zero final : public TrainingRewrite {
@@ -27,16 +38,32 @@ class Zero final : public TrainingRewrite {
     options.stage = d.optional<int>("stage", 2, between(1, 3));
     options.reduce_bucket =
         elements(d, "reduce_bucket", "reduce_bucket_size", options.reduce_bucket, at_least(1));
-    const auto overlap = d.maybe<bool>("overlap");
-    options.overlap = overlap ? *overlap : d.optional<bool>("overlap_comm", options.stage == 3);
+    const auto theirs = d.maybe<bool>("overlap_comm");
+    if (theirs && d.has("overlap"))
+      d.fail_at("overlap_comm", "the same as the key beside it; give one of them");
+    options.overlap = theirs.value_or(d.optional<bool>("overlap", options.stage == 3));
+    only(d, "contiguous_gradients", true, "gradients are always copied into one buffer here");
+    only(d, "reduce_scatter", true,
+         "only the default, a reduction of every rank's part of the bucket, is simulated");
+    // DeepSpeed gathers the whole flat tensor in place, whatever this says.
+    static_cast<void>(d.maybe<double>("allgather_bucket_size", at_least(1)));
     options.prefetch_bucket = elements(d, "prefetch_bucket", "stage3_prefetch_bucket_size",
                                        options.prefetch_bucket, at_least(0));
     // Taken for the sake of DeepSpeed's files: units are blocks here, which no limit divides.
-    static_cast<void>(elements(d, "live_parameters", "stage3_max_live_parameters", 0, at_least(0)));
+    static_cast<void>(
+        elements(d, "live_parameters", "stage3_max_live_parameters", 1'000'000'000, at_least(0)));
     options.max_reuse_distance = elements(d, "max_reuse_distance", "stage3_max_reuse_distance",
                                           options.max_reuse_distance, at_least(0));
     options.persistent_below = elements(d, "persistent_below", "stage3_param_persistence_threshold",
                                         options.persistent_below, at_least(0));
+    if (options.stage < 3) {
+      // DeepSpeed's files name what belongs to stage 3 whatever the stage.
+      for (const std::string_view key : {"prefetch_bucket", "live_parameters", "max_reuse_distance",
+                                         "persistent_below", "sub_group"}) {
+        if (d.has(key))
+          d.fail_at(key, "belongs to stage 3, which shards the parameters; leave it out");
+      }
+    }
     options.sub_group = elements(d, "sub_group", "sub_group_size", options.sub_group, at_least(1));
     d.finish();
     return policy;

@@ -1,8 +1,10 @@
 // Decodes `policies`: names, or mappings of one name to its parameters.
 #include <algorithm>
 #include <array>
+#include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -83,6 +85,15 @@ void check_single(const Listed& listed, const AnyPolicy& policy, const Scenario&
         listed.location, "policies." + excerpt(listed.name),
         fmt::format("'{}' {} already, and only one policy can", scenario.policy_names[i], task));
   }
+}
+
+// Throws for a second policy that divides the ranks as an earlier one of the same name does.
+void check_divided_once(const Listed& listed, const PolicyEntry& entry, const Scenario& scenario) {
+  const std::vector<std::string>& names = scenario.policy_names;
+  const bool again = std::find(names.begin(), names.end(), listed.name) != names.end();
+  if (entry.mesh == nullptr || !again) return;
+  throw UserError(listed.location, "policies." + excerpt(listed.name),
+                  fmt::format("'{}' divides the ranks already; give it one size", listed.name));
 }
 
 int ranks_of(const MeshRequest& request) {
@@ -171,6 +182,7 @@ void decode_policies(const Decoder& scenario, const Environment& environment, Sc
         decode_policies_detail::find_policy(listed, item.path(), environment.policies);
     AnyPolicy policy = entry.decode(Decoder(listed.parameters, "policies." + listed.name), context);
     decode_policies_detail::check_single(listed, policy, result);
+    decode_policies_detail::check_divided_once(listed, entry, result);
     result.policies.push_back(std::move(policy));
     result.policy_names.push_back(listed.name);
   }

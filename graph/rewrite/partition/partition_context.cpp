@@ -35,6 +35,15 @@ void PartitionPlanner::cut_inputs() {
     throw UserError({}, options_.path,
                     graph_.name + " has no sequence whose positions could be divided");
   }
+  for (const NodeId id : ids_of(graph_.nodes)) {
+    const std::string_view family = graph_.nodes[id].family->name;
+    if (family != "lstm" && family != "gru" && family != "rnn") continue;
+    throw UserError({}, options_.path,
+                    fmt::format("{}: a recurrence goes through the positions one after another, so "
+                                "that they cannot be divided among ranks; leave context_parallel "
+                                "out",
+                                graph_.describe(id)));
+  }
   // Each rank has two pieces, one from either end, so that causal attention is balanced.
   const std::int64_t pieces = 2 * static_cast<std::int64_t>(options_.ranks);
   if (length % pieces != 0) {
