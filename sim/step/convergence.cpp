@@ -46,7 +46,7 @@ ConvergenceSearch find_convergence(LongerPrograms& longer, const Compiled& compi
   found.step = converged_step(found.steps);
   if (spec.allocator->captures_last_step()) {
     // Replays of the graph that the last step captures allocate nothing.
-    found.step = spec.training.steps - 1;
+    found.step = compiled.order.steps - 1;
   }
   for (int steps = 2 * spec.training.steps; !found.step && steps <= limit; steps *= 2) {
     const Compiled* program = longer.of(steps);

@@ -10,6 +10,7 @@
 #include "graph/analysis/pipeline_schedule.hpp"
 #include "sim/result/deadlock.hpp"
 #include "sim/step/arrivals.hpp"
+#include "sim/step/compile.hpp"
 #include "sim/step/failure_report.hpp"
 #include "sim/step/run_compiled.hpp"
 #include "sim/step/step_device.hpp"
@@ -61,12 +62,15 @@ Stretch examine_parts(const TrainingGraph& graph, const Compiled& compiled, cons
     if (own.kind == 0) continue;
     const std::int64_t begin = scratch.started[i];
     const std::int64_t end = scratch.finished[i];
-    stretch.first = std::min(stretch.first, begin);
-    stretch.last = std::max(stretch.last, end);
-    stretch.busy += end - begin;
     const char kind = at.recompute ? 'B' : own.kind;
     const bool goes_on = !parts.empty() && parts.back().micro_batch == at.micro_batch &&
                          parts.back().kind == kind && parts.back().chunk == own.chunk;
+    // A part begins with the model's own kernels: copies of gathered parameters run ahead of what
+    // the stage waits for.
+    if (!goes_on && !graph.operators[OperatorId(program.subject[i])].node.valid()) continue;
+    stretch.first = std::min(stretch.first, begin);
+    stretch.last = std::max(stretch.last, end);
+    stretch.busy += end - begin;
     if (goes_on) {
       parts.back().end = Duration(end);
     } else {
@@ -80,6 +84,13 @@ bool all_completed(const std::vector<RunResult>& results) {
   return std::all_of(results.begin(), results.end(), [](const RunResult& result) {
     return result.status == RunStatus::kCompleted;
   });
+}
+
+// Returns whether a step takes all stages the same time, as it does once the pipeline repeats
+// itself. The first steps also fill it: the last stage is behind the first when they end.
+bool is_steady(const std::vector<RunResult>& results) {
+  return std::all_of(results.begin(), results.end(),
+                     [&](const RunResult& result) { return result.step == results.front().step; });
 }
 
 std::string layers_text(const std::vector<StageBlocks>& chunks) {
@@ -105,6 +116,7 @@ class StagesSimulation {
     PointResult point = stage_point(shown, options_, detail);
     if (detail != nullptr) detail->model = model_.stages[shown];
     name_stage(shown, point);
+    step_together(point);
     average(point);
     if (spec_.training.accumulate == 1) {
       point.warnings.push_back(
@@ -117,6 +129,8 @@ class StagesSimulation {
   }
 
  private:
+  [[nodiscard]] bool run_together();
+  [[nodiscard]] bool settle();
   [[nodiscard]] bool find_arrivals();
   [[nodiscard]] PointResult deadlocked(PointDetail* detail);
   void examine_stages();
@@ -124,39 +138,71 @@ class StagesSimulation {
   [[nodiscard]] PointResult stage_point(std::size_t stage, const SimulateOptions& options,
                                         PointDetail* detail);
   void name_stage(std::size_t stage, PointResult& point) const;
+  void step_together(PointResult& point);
   void average(PointResult& point) const;
 
   const StepSpec& spec_;
   const TrainedModel& model_;
   Compiled compiled_;
   const SimulateOptions& options_;
+  // Of the stages running together, whether or not with unlimited memory.
+  std::vector<RunResult> results_;
+  std::vector<Scratch> scratch_;
+  bool fit_ = false;
   std::vector<StageRun> runs_;  // by stage, where all of them fit
   std::vector<StageResult> stages_;
   std::string deadlock_;  // who waits for whom, where the stages cannot go on
 };
 
 // Runs the stages together on their devices, or with unlimited memory where one has too little.
-bool StagesSimulation::find_arrivals() {
-  std::vector<Compiled>& stages = compiled_.stages;
-  std::vector<Scratch> scratch(stages.size());
+bool StagesSimulation::run_together() {
+  const std::vector<Compiled>& stages = compiled_.stages;
+  scratch_.assign(stages.size(), {});
   const Bytes usable = spec_.device.hbm.capacity - process_overhead(spec_);
-  std::vector<RunResult> results = run_stages(spec_, stages, scratch, usable);
-  const bool fits = all_completed(results);
-  if (!fits) results = run_stages(spec_, stages, scratch, kUnlimited);
-  if (!all_completed(results)) {
+  results_ = run_stages(spec_, stages, scratch_, usable);
+  fit_ = all_completed(results_);
+  if (!fit_) results_ = run_stages(spec_, stages, scratch_, kUnlimited);
+  return all_completed(results_);
+}
+
+// Steps that a pipeline gets at most to become steady, and the instructions of all its stages.
+constexpr int kMostSteps = 6;
+constexpr std::size_t kMostInstructions = 2'000'000;
+
+// Lets the pipeline run until its steps repeat; a single step stays the first one.
+bool StagesSimulation::settle() {
+  if (!run_together()) return false;
+  const int first = compiled_.stages.front().order.steps;
+  for (int steps = first + 1; first > 1 && steps <= kMostSteps && !is_steady(results_); ++steps) {
+    std::size_t instructions = 0;
+    for (const Compiled& stage : compiled_.stages)
+      instructions += stage.program.size();
+    if (instructions > kMostInstructions) break;
+    compiled_ = compile(spec_, model_, {.steps = steps});
+    if (!run_together()) return false;
+  }
+  return true;
+}
+
+// Returns false where the stages wait for each other for ever.
+bool StagesSimulation::find_arrivals() {
+  const bool completed = settle();
+  std::vector<Compiled>& stages = compiled_.stages;
+  if (!completed) {
     std::vector<RankProgram> programs;
     for (std::size_t s = 0; s < stages.size(); ++s) {
       programs.push_back({.graph = &model_.stages[s]->training,
                           .order = &stages[s].order,
                           .program = &stages[s].program});
     }
-    deadlock_ = describe_deadlock(programs, results);
+    deadlock_ = describe_deadlock(programs, results_);
     return false;
   }
   for (std::size_t s = 0; s < stages.size(); ++s) {
-    stages[s].arrivals = arrivals_of(stages[s].program, scratch[s]);
-    if (fits) runs_.push_back({std::move(results[s]), std::move(scratch[s])});
+    stages[s].arrivals = arrivals_of(stages[s].program, scratch_[s]);
+    if (fit_) runs_.push_back({std::move(results_[s]), std::move(scratch_[s])});
   }
+  scratch_.clear();
   return true;
 }
 
@@ -238,6 +284,27 @@ void StagesSimulation::name_stage(std::size_t stage, PointResult& point) const {
   if (point.failure->message == point.failure->reason)
     point.failure->message = name + point.failure->message;
   point.failure->reason = name + point.failure->reason;
+}
+
+// Gives a point the step of the whole pipeline.
+void set_step(PointResult& point, Duration step) {
+  if (point.run.step == step || step.count() <= 0) return;
+  const double share =
+      static_cast<double>(point.run.step.count()) / static_cast<double>(step.count());
+  point.run.step = step;
+  point.samples_per_second *= share;
+  point.tokens_per_second *= share;
+  point.model_flops_utilization *= share;
+}
+
+// All stages take part in every step, so that one is as long as that of the slowest.
+void StagesSimulation::step_together(PointResult& point) {
+  Duration step = point.run.step;
+  for (const StageResult& stage : stages_)
+    step = std::max(step, stage.point.run.step);
+  for (StageResult& stage : stages_)
+    set_step(stage.point, step);
+  set_step(point, step);
 }
 
 // The model's operations are those of the average stage, so that operations and utilization are of
