@@ -1,6 +1,7 @@
 #include "hwprofiles/mesh.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -28,6 +29,18 @@ Mesh::Mesh(const Sizes& sizes, int node, LinkKind inside)
 int Mesh::ranks() const {
   return size(MeshDimension::kData) * size(MeshDimension::kTensor) * size(MeshDimension::kContext) *
          size(MeshDimension::kPipeline);
+}
+
+// Consecutive replicas have the same experts up to the size of a context group; then come the data
+// ranks of an expert group, each with experts of its own.
+//
+//   expert 4, shard 8, context 2     replicas  0 1   2 3   4 5   6 7
+//                                    experts   a a   b b   c c   d d       expert_shard = 2
+int Mesh::expert_shard() const {
+  const int shard = size(MeshDimension::kShard);
+  const int data = std::max(1, shard / size(MeshDimension::kContext));
+  const int different = std::min(size(MeshDimension::kExpert), data);
+  return std::gcd(shard / different, expert_replicas());
 }
 
 int Mesh::stride(MeshDimension dimension) const {

@@ -54,6 +54,10 @@ class Mesh {
   [[nodiscard]] int replicas() const {
     return size(MeshDimension::kData) * size(MeshDimension::kContext);
   }
+  // Returns the ranks that train the same experts: replicas of different expert groups.
+  [[nodiscard]] int expert_replicas() const { return replicas() / size(MeshDimension::kExpert); }
+  // Returns those of them that are in one shard group, and so share the experts' states.
+  [[nodiscard]] int expert_shard() const;
   [[nodiscard]] const Sizes& sizes() const { return sizes_; }
   [[nodiscard]] int ranks() const;
   [[nodiscard]] MeshGroup group(MeshDimension dimension) const;

@@ -4,7 +4,8 @@
 //   parameter      0
 //   activation     0  1  2
 //
-// A storage that outlives its micro-batch (initial or persistent) has one instance. Micro-batches
+// A storage that outlives its micro-batch (initial or persistent), or of which a rank has one for
+// all of them, has one instance. Micro-batches
 // that are not in flight together share one, so a plain order has as many instances as storages.
 #pragma once
 
@@ -34,7 +35,7 @@ class Instances {
 
  private:
   [[nodiscard]] static bool outlives_micro_batch(const Storage& storage) {
-    return storage.initial || storage.persistent;
+    return storage.initial || storage.persistent || storage.one_per_rank;
   }
   const TrainingGraph& graph_;
   std::uint32_t in_flight_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "graph/core/ids.hpp"
@@ -10,6 +11,14 @@
 #include "graph/ir/tensor.hpp"
 
 namespace tidemark {
+
+// The gradient of one parameter that is left on this rank when backward is over: all of it or the
+// rank's part, in a storage that may hold those of other parameters as well.
+struct RemainingGradient {
+  StorageId storage;  // invalid where nothing is left
+  Elements elements;
+  DType dtype = DType::kFloat32;
+};
 
 struct Parameter {
   std::string name;  // "h.3.attn.c_attn.weight"
@@ -25,12 +34,20 @@ struct Parameter {
   bool summed_over_tensor = false;
   // It belongs to experts: ranks of the expert dimension have different ones.
   bool of_expert = false;
+  // Another stage of a pipeline holds a copy of it, as of a tied embedding.
+  bool on_other_stages = false;
 
   // Invalid where backward makes no gradient: the parameter is frozen or the loss does not depend
   // on it.
   StorageId gradient;
   DType gradient_dtype = DType::kFloat32;
+  // Set by a policy that lets go of `gradient` before the optimizer runs. What the optimizer reads
+  // may be a copy of this; see UpdatedTensor::gradient.
+  std::optional<RemainingGradient> remaining;
 };
+
+// Returns the gradient that backward leaves: `gradient` itself unless a policy has replaced it.
+[[nodiscard]] RemainingGradient remaining_gradient(const Parameter& parameter);
 
 // A tensor that the optimizer updates: a whole parameter, this rank's part of one, or a flat tensor
 // of many.

@@ -85,6 +85,9 @@ struct Storage {
   bool initial = false;
   // Once written, the content stays until it is dropped explicitly: .grad, optimizer state.
   bool persistent = false;
+  // Micro-batches in flight, and the chunks of a rank, use the same memory although nothing of it
+  // stays between them: a parameter that is gathered for all of them, a buffer of communication.
+  bool one_per_rank = false;
   // The tier where a value that nobody touches belongs: a content written on another tier is copied
   // back.
   Tier home = Tier::kDevice;

@@ -28,6 +28,7 @@ class ChunkMerger {
  private:
   void append(std::size_t chunk);
   void map_storages(std::size_t chunk, const TrainingGraph& source);
+  [[nodiscard]] StorageId buffer_of_rank(const Storage& storage) const;
   void append_parts(std::size_t chunk, const TrainingGraph& source, std::uint32_t first_operator);
   void append_layers(const TrainingGraph& source);
   void hand_on_gradients();
@@ -50,6 +51,19 @@ class ChunkMerger {
   std::vector<IdVector<StorageId, StorageId>> storage_;  // by chunk, to those of the result
 };
 
+// Returns the buffer that an earlier chunk has brought for the whole rank; invalid for any other
+// storage.
+StorageId ChunkMerger::buffer_of_rank(const Storage& storage) const {
+  if (!storage.one_per_rank || !storage.initial) return {};
+  for (const StorageId id : ids_of(result_.storages)) {
+    const Storage& known = result_.storages[id];
+    if (known.one_per_rank && known.initial && known.name == storage.name &&
+        known.bytes == storage.bytes)
+      return id;
+  }
+  return {};
+}
+
 // The next chunk of the same rank receives the very storages that the one before it sends.
 void ChunkMerger::map_storages(std::size_t chunk, const TrainingGraph& source) {
   const ChunkGraph& before = chunks_[chunk - 1];
@@ -61,6 +75,7 @@ void ChunkMerger::map_storages(std::size_t chunk, const TrainingGraph& source) {
       map[own.received[i]] = at(chunk - 1, before.transfers.sent[i]);
   }
   for (const StorageId id : ids_of(source.storages)) {
+    if (!map[id].valid()) map[id] = buffer_of_rank(source.storages[id]);
     if (!map[id].valid()) map[id] = result_.storages.push_back(source.storages[id]);
   }
 }
@@ -121,6 +136,7 @@ void ChunkMerger::append(std::size_t chunk) {
   for (Parameter parameter : source.parameters) {
     parameter.storage = map(parameter.storage);
     parameter.gradient = map(parameter.gradient);
+    if (parameter.remaining) parameter.remaining->storage = map(parameter.remaining->storage);
     result_.parameters.push_back(std::move(parameter));
   }
   for (UpdatedTensor update : source.updates) {

@@ -9,23 +9,14 @@ namespace tidemark {
 namespace tensor_gradients_detail {
 namespace {
 
-// Returns the storages that hold the summed gradients at the end of backward, each once.
-std::vector<StorageId> gradients_of(const TrainingGraph& graph) {
-  std::vector<StorageId> gradients;
-  const auto add = [&](StorageId storage) {
-    if (std::find(gradients.begin(), gradients.end(), storage) == gradients.end())
-      gradients.push_back(storage);
-  };
+// Returns the gradients of which each tensor rank has a part, as backward leaves them.
+std::vector<RemainingGradient> gradients_of(const TrainingGraph& graph) {
+  std::vector<RemainingGradient> gradients;
   for (ParameterId id : graph.trained) {
     const Parameter& parameter = graph.parameters[id];
     if (!parameter.summed_over_tensor) continue;
-    if (graph.storages[parameter.gradient].persistent) {
-      add(parameter.gradient);
-      continue;
-    }
-    for (const UpdatedTensor& update : graph.updates) {
-      if (update.parameter == id) add(update.gradient);
-    }
+    const RemainingGradient gradient = remaining_gradient(parameter);
+    if (gradient.storage.valid()) gradients.push_back(gradient);
   }
   return gradients;
 }
@@ -40,15 +31,15 @@ Operator copy_operator(std::string_view name, Bytes bytes, DType dtype) {
   return op;
 }
 
-std::vector<OperatorId> add_sum(TrainingGraph& graph, const std::vector<StorageId>& gradients) {
+std::vector<OperatorId> add_sum(TrainingGraph& graph,
+                                const std::vector<RemainingGradient>& gradients) {
   Storage flat{.role = Role::kCommunication, .name = "flat_gradients"};
-  flat.dtype = graph.storages[gradients.front()].dtype;
+  flat.dtype = gradients.front().dtype;
   bool alike = true;
-  for (StorageId gradient : gradients) {
-    const Storage& storage = graph.storages[gradient];
-    alike = alike && storage.dtype == flat.dtype && storage.elements.count > 0;
-    flat.bytes += storage.bytes;
-    flat.elements += storage.elements;
+  for (const RemainingGradient& gradient : gradients) {
+    alike = alike && gradient.dtype == flat.dtype;
+    flat.bytes += bytes_of(gradient.dtype, gradient.elements);
+    flat.elements += gradient.elements;
   }
   const DType dtype = flat.dtype;
   if (!alike) {
@@ -59,9 +50,12 @@ std::vector<OperatorId> add_sum(TrainingGraph& graph, const std::vector<StorageI
   const StorageId buffer = graph.storages.push_back(std::move(flat));
   std::vector<Touch> in{{buffer, Access::kCreate}};
   std::vector<Touch> out{{buffer, Access::kRead}};
-  for (StorageId gradient : gradients) {
-    in.push_back({gradient, Access::kRead});
-    out.push_back({gradient, Access::kOverwrite});
+  // A gradient may be a part of its storage, the rest of which stays as it is.
+  for (const RemainingGradient& gradient : gradients) {
+    const bool whole =
+        graph.storages[gradient.storage].bytes == bytes_of(gradient.dtype, gradient.elements);
+    in.push_back({gradient.storage, Access::kRead});
+    out.push_back({gradient.storage, whole ? Access::kOverwrite : Access::kMutate});
   }
   Operator sum{.name = "all_reduce",
                .phase = Phase::kBackward,
@@ -82,7 +76,7 @@ std::vector<OperatorId> add_sum(TrainingGraph& graph, const std::vector<StorageI
 
 void TensorGradients::apply(TrainingGraph& graph, const RewriteContext& context) const {
   if (context.mesh.size(MeshDimension::kTensor) == 1) return;
-  const std::vector<StorageId> gradients = tensor_gradients_detail::gradients_of(graph);
+  const std::vector<RemainingGradient> gradients = tensor_gradients_detail::gradients_of(graph);
   if (gradients.empty()) return;
   const std::vector<OperatorId> sum = tensor_gradients_detail::add_sum(graph, gradients);
   const auto append = [&](std::vector<OperatorId>& part) {

@@ -20,6 +20,8 @@ struct RewriteContext {
   const PrecisionRules* precision = nullptr;
   const ModelOptions* model = nullptr;  // sizes of the micro-batch, as absent as those above
   bool computes_loss = true;            // false where a model is evaluated without its loss
+  // The piece of the model that the graph computes, where a pipeline cuts it: 0 is the first one.
+  int piece = 0;
 };
 
 }  // namespace tidemark

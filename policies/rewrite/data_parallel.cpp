@@ -16,12 +16,20 @@ namespace tidemark {
 namespace data_parallel_detail {
 namespace {
 
+// Parameters that the same ranks train.
+struct Replicated {
+  std::string prefix;                   // of the buckets' names
+  std::vector<ParameterId> parameters;  // with a gradient, in the order of registration
+  int ranks = 0;                        // of the data group that take part; 0: all of it
+};
+
 class BucketedBackward {
  public:
-  BucketedBackward(TrainingGraph& graph, std::vector<ParameterId> parameters,
-                   const DataParallelOptions& options)
+  BucketedBackward(TrainingGraph& graph, Replicated replicated, const DataParallelOptions& options)
       : graph_(graph),
-        parameters_(std::move(parameters)),
+        prefix_(std::move(replicated.prefix)),
+        ranks_(replicated.ranks),
+        parameters_(std::move(replicated.parameters)),
         // Gradients that are never dropped are views of their buckets from the first step on.
         in_place_(options.gradient_as_bucket_view && graph.gradients_persist),
         copies_back_(!options.gradient_as_bucket_view) {
@@ -57,7 +65,9 @@ class BucketedBackward {
   }
 
   TrainingGraph& graph_;
-  std::vector<ParameterId> parameters_;  // with a gradient, in the order of registration
+  std::string prefix_;
+  int ranks_;
+  std::vector<ParameterId> parameters_;
   bool in_place_;
   bool copies_back_;
   std::vector<Bucket> buckets_;         // in the order in which they are reduced
@@ -96,7 +106,7 @@ void BucketedBackward::add_buckets() {
                     .role = Role::kGradientBucket,
                     .initial = true,
                     .persistent = true};
-    storage.name = fmt::format("gradient_bucket.{}", b);
+    storage.name = fmt::format("{}gradient_bucket.{}", prefix_, b);
     buckets_[b].storage = graph_.storages.push_back(std::move(storage));
     for (const std::size_t member : buckets_[b].members)
       packed_[member] = buckets_[b].storage;
@@ -172,7 +182,8 @@ OperatorId BucketedBackward::add_all_reduce(std::size_t index) {
                        .written = bucket.bytes,
                        .collective = {.kind = CollectiveKind::kAllReduce,
                                       .group = MeshDimension::kData,
-                                      .bytes = bucket.bytes}}};
+                                      .bytes = bucket.bytes,
+                                      .ranks = ranks_}}};
   std::vector<Touch> touches;
   if (bucket.storage.valid()) {
     touches.push_back({bucket.storage, Access::kMutate});
@@ -221,7 +232,8 @@ std::vector<OperatorId> BucketedBackward::reduced(const std::vector<OperatorId>&
 void BucketedBackward::build() {
   std::vector<OperatorId>& accumulate = graph_.part(PartKind::kBackwardAccumulate);
   if (graph_.micro_batches > 1) {
-    graph_.part(PartKind::kBackwardReduce) = reduced(accumulate);
+    std::vector<OperatorId>& last = graph_.part(PartKind::kBackwardReduce);
+    last = reduced(last.empty() ? accumulate : last);
     return;
   }
   std::vector<OperatorId>& backward = graph_.part(PartKind::kBackward);
@@ -229,15 +241,20 @@ void BucketedBackward::build() {
   if (!accumulate.empty()) accumulate = reduced(accumulate);
 }
 
-// Returns the trained parameters whose gradients differ between data ranks, in the order of their
-// registration. Experts of which each rank has its own have no replicas.
-std::vector<ParameterId> replicated_parameters(const TrainingGraph& graph, const Mesh& mesh) {
-  const bool own_experts = mesh.size(MeshDimension::kExpert) == mesh.replicas();
-  std::vector<ParameterId> parameters = graph.trained;
-  std::erase_if(parameters,
-                [&](ParameterId id) { return own_experts && graph.parameters[id].of_expert; });
-  std::sort(parameters.begin(), parameters.end());
-  return parameters;
+// Returns the trained parameters whose gradients differ between data ranks: those of the whole
+// group, and the experts that several expert groups have.
+std::vector<Replicated> replicated_parameters(const TrainingGraph& graph, const Mesh& mesh) {
+  std::vector<Replicated> result(2);
+  result.back() = {.prefix = "expert_", .parameters = {}, .ranks = mesh.expert_replicas()};
+  for (const ParameterId id : graph.trained) {
+    const bool apart = mesh.size(MeshDimension::kExpert) > 1 && graph.parameters[id].of_expert;
+    (apart ? result.back() : result.front()).parameters.push_back(id);
+  }
+  if (mesh.expert_replicas() == 1) result.back().parameters.clear();
+  std::erase_if(result, [](const Replicated& group) { return group.parameters.empty(); });
+  for (Replicated& group : result)
+    std::sort(group.parameters.begin(), group.parameters.end());
+  return result;
 }
 
 }  // namespace
@@ -245,10 +262,9 @@ std::vector<ParameterId> replicated_parameters(const TrainingGraph& graph, const
 
 void DataParallel::apply(TrainingGraph& graph, const RewriteContext& context) const {
   if (context.mesh.replicas() == 1) return;
-  std::vector<ParameterId> parameters =
-      data_parallel_detail::replicated_parameters(graph, context.mesh);
-  if (parameters.empty()) return;
-  data_parallel_detail::BucketedBackward(graph, std::move(parameters), options_).build();
+  for (data_parallel_detail::Replicated& group :
+       data_parallel_detail::replicated_parameters(graph, context.mesh))
+    data_parallel_detail::BucketedBackward(graph, std::move(group), options_).build();
 }
 
 const PolicyEntry& data_parallel_entry() {

@@ -12,7 +12,8 @@ OperatorId ShardedStep::add_wait(const Unit& unit) {
 
 std::vector<OperatorId> ShardedStep::reduction_of(Unit& unit, Gradients gradients) {
   std::vector<OperatorId> operators;
-  const Elements whole(unit.reduced.count * ranks_);
+  const int ranks = unit.ranks.shard;
+  const Elements whole(unit.reduced.count * ranks);
   std::vector<Touch> copy;
   for (const StorageId made : unit.made)
     copy.push_back({made, Access::kRead});
@@ -36,11 +37,13 @@ std::vector<OperatorId> ShardedStep::reduction_of(Unit& unit, Gradients gradient
   operators.push_back(add_collective(graph_, CollectiveKind::kReduceScatter, MeshDimension::kShard,
                                      Phase::kBackward, unit.reduce_type,
                                      bytes_of(unit.reduce_type, whole),
-                                     {{unit.reduction, Access::kRead}, {output, Access::kCreate}}));
-  if (replicas_ > 1) {
+                                     {{unit.reduction, Access::kRead}, {output, Access::kCreate}},
+                                     taking_part(ranks, MeshDimension::kShard)));
+  if (unit.ranks.replicas > 1) {
     operators.push_back(add_collective(
         graph_, CollectiveKind::kAllReduce, MeshDimension::kReplicate, Phase::kBackward,
-        unit.reduce_type, bytes_of(unit.reduce_type, unit.reduced), {{output, Access::kMutate}}));
+        unit.reduce_type, bytes_of(unit.reduce_type, unit.reduced), {{output, Access::kMutate}},
+        taking_part(unit.ranks.replicas, MeshDimension::kReplicate)));
   }
   if (!direct) {
     const bool fresh = gradients == Gradients::kFresh;

@@ -13,9 +13,8 @@ ShardedStep::ShardedStep(TrainingGraph& graph, const FsdpOptions& options,
                          const RewriteContext& context)
     : graph_(graph),
       options_(options),
-      ranks_(context.mesh.size(MeshDimension::kShard)),
-      replicas_(context.mesh.size(MeshDimension::kReplicate)),
-      units_(graph, options.units, "fsdp"),
+      mesh_(context.mesh),
+      units_(graph, options.units, "fsdp", mesh_.size(MeshDimension::kExpert) > 1),
       kept_as_(context.precision == nullptr ? DType::kFloat32 : context.precision->model) {}
 
 IdVector<ParameterId, StorageId> ShardedStep::build() {
@@ -43,6 +42,7 @@ StorageId ShardedStep::add_buffer(const std::string& name, DType type, Elements 
 
 ShardedStep::Unit ShardedStep::lay_out(const ShardUnit& unit) {
   Unit made{.name = unit.name, .parameters = unit.parameters};
+  made.ranks = state_ranks(mesh_, unit.of_experts);
   made.compute = graph_.parameters[unit.parameters.front()].dtype;
   made.kept = unit.kept || !options_.reshard_after_forward.value_or(!unit.is_root);
   if (flat()) {
@@ -73,16 +73,25 @@ void ShardedStep::lay_out_flat(const ShardUnit& unit, Unit& made) {
     made.full.push_back(full);
     if (graph_.parameters[id].gradient.valid()) made.made.push_back(graph_.parameters[id].gradient);
   }
-  made.stored = made.gathered_elements = Elements((total + ranks_ - 1) / ranks_);
-  const Elements padding(made.stored.count * ranks_ - held);
+  const int ranks = made.ranks.shard;
+  made.stored = made.gathered_elements = Elements((total + ranks - 1) / ranks);
+  const Elements padding(made.stored.count * ranks - held);
   if (padding.count > 0) {
     made.full.push_back(add_tensor(graph_, unit.name + ".padding", made.compute, padding,
                                    Role::kGatheredParameter));
+    graph_.storages[made.full.back()].one_per_rank = true;
   }
   made.shards.push_back(
       add_kept(graph_, unit.name + ".flat_shard", kept_as_, made.stored, Role::kParameter));
   if (made.made.empty()) return;
   made.reduced = made.stored;
+}
+
+// A flat parameter's part is the same share of each of its tensors, taken over all ranks.
+RowShard ShardedStep::shard_of(const Unit& unit, const Parameter& parameter) const {
+  const bool equal_parts = options_.zero != nullptr || flat();
+  return equal_parts ? element_shard(parameter, unit.ranks.shard)
+                     : row_shard(parameter, unit.ranks.shard);
 }
 
 // Version 2: rows of the first axis of each parameter, the rows of all ranks as many as the first
@@ -91,12 +100,12 @@ void ShardedStep::lay_out_each(const ShardUnit& unit, Unit& made) {
   for (const ParameterId id : unit.parameters) {
     const Parameter& parameter = graph_.parameters[id];
     const bool equal_parts = options_.zero != nullptr;
-    const RowShard rows =
-        equal_parts ? element_shard(parameter, ranks_) : row_shard(parameter, ranks_);
+    const RowShard rows = shard_of(made, parameter);
     const StorageId full = parameter.storage;
-    gather_into(graph_.storages[full], Elements(rows.stored.count * ranks_));
+    gather_into(graph_.storages[full], Elements(rows.stored.count * made.ranks.shard));
     if (equal_parts && parameter.elements.count <= options_.zero->persistent_below) {
       graph_.storages[full].initial = graph_.storages[full].persistent = true;
+      graph_.storages[full].one_per_rank = false;
     } else {
       made.full.push_back(full);
       made.gathered_elements += rows.stored;
@@ -118,6 +127,12 @@ void ShardedStep::add_gradient(Unit& made) {
   if (options_.zero != nullptr) return;
   made.gradient = add_tensor(graph_, made.name + ".grad", kept_as_, made.reduced, Role::kGradient);
   graph_.storages[made.gradient].persistent = true;
+  for (const ParameterId id : made.parameters) {
+    Parameter& parameter = graph_.parameters[id];
+    if (!parameter.gradient.valid()) continue;
+    parameter.remaining = {
+        .storage = made.gradient, .elements = shard_of(made, parameter).stored, .dtype = kept_as_};
+  }
 }
 
 // ZeRO keeps what it needs again within max_reuse_distance elements: units at the end of forward.
@@ -157,7 +172,7 @@ void ShardedStep::update_shards() {
     for (std::size_t i = 0; i < unit.parameters.size(); ++i) {
       const Parameter& parameter = graph_.parameters[unit.parameters[i]];
       if (!parameter.gradient.valid()) continue;
-      const RowShard rows = row_shard(parameter, ranks_);
+      const RowShard rows = shard_of(unit, parameter);
       part.name = parameter.name;
       part.layer = parameter.layer;
       part.shape = rows.shape;
@@ -201,7 +216,8 @@ OperatorId ShardedStep::add_mark(OperatorPart part, Phase phase,
 }
 
 void ShardedStep::add_gather(Unit& unit) {
-  const Elements whole(unit.gathered_elements.count * ranks_);
+  const int ranks = unit.ranks.shard;
+  const Elements whole(unit.gathered_elements.count * ranks);
   const Bytes bytes = bytes_of(unit.compute, whole);
   std::vector<Touch> touches;
   for (const StorageId shard : unit.shards)
@@ -220,13 +236,15 @@ void ShardedStep::add_gather(Unit& unit) {
       touches.push_back({full, Access::kCreate});
   } else {
     unit.gathered = add_buffer(unit.name + ".gather_output", unit.compute, whole);
+    graph_.storages[unit.gathered].one_per_rank = true;
     touches.push_back({unit.gathered, Access::kCreate});
     copies.push_back({unit.gathered, Access::kRead});
     for (const StorageId full : unit.full)
       copies.push_back({full, Access::kCreate});
   }
-  unit.gather = add_collective(graph_, CollectiveKind::kAllGather, MeshDimension::kShard,
-                               Phase::kForward, unit.compute, bytes, touches);
+  unit.gather =
+      add_collective(graph_, CollectiveKind::kAllGather, MeshDimension::kShard, Phase::kForward,
+                     unit.compute, bytes, touches, taking_part(ranks, MeshDimension::kShard));
   if (!in_place) unit.copy_out = add_copy(graph_, "copy_out", Phase::kForward, copies);
 }
 

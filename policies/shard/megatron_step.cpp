@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "hwprofiles/mesh.hpp"
 #include "policies/rewrite/gradient_completion.hpp"
 #include "policies/shard/sharded_tensors.hpp"
 
@@ -27,10 +28,16 @@ std::int64_t round_up(std::int64_t value, std::int64_t to) {
 class SharedBuffers {
  public:
   SharedBuffers(TrainingGraph& graph, const MegatronOptions& options, const RewriteContext& context)
-      : graph_(graph), options_(options), ranks_(context.mesh.size(MeshDimension::kShard)) {
-    parameters_ = graph.trained;
-    std::sort(parameters_.begin(), parameters_.end(),
-              [](ParameterId a, ParameterId b) { return b < a; });
+      : graph_(graph),
+        options_(options),
+        mesh_(context.mesh),
+        // Later pieces of a pipeline reduce behind their last backward, as one bucket.
+        divides_(options.overlap_grad_reduce && context.piece == 0),
+        parameters_(graph.trained) {
+    // Experts lie in buffers of their own, which fewer ranks share.
+    std::sort(parameters_.begin(), parameters_.end(), [&](ParameterId a, ParameterId b) {
+      return is_expert(a) != is_expert(b) ? is_expert(b) : b < a;
+    });
   }
 
   void build() {
@@ -55,10 +62,18 @@ class SharedBuffers {
     std::vector<std::size_t> members;
     std::int64_t begin = 0;  // element of the whole buffer
     std::int64_t end = 0;
+    int ranks = 1;  // that share it
     StorageId gradients;
     StorageId padding;  // of the parameter buffer
   };
 
+  [[nodiscard]] bool is_expert(ParameterId id) const {
+    return mesh_.size(MeshDimension::kExpert) > 1 && graph_.parameters[id].of_expert;
+  }
+  // Returns the ranks of a bucket's collectives; 0 for the whole group.
+  [[nodiscard]] int taking_part(const Bucket& bucket) const {
+    return bucket.ranks == mesh_.size(MeshDimension::kShard) ? 0 : bucket.ranks;
+  }
   void lay_out();
   void add_buffers();
   [[nodiscard]] std::vector<OperatorId> added(const std::vector<OperatorId>& part);
@@ -71,7 +86,8 @@ class SharedBuffers {
 
   TrainingGraph& graph_;
   const MegatronOptions& options_;
-  int ranks_;
+  Mesh mesh_;
+  bool divides_;                         // into several buckets
   std::vector<ParameterId> parameters_;  // with a gradient, in the order of the buffer
   std::vector<std::int64_t> start_;      // by member: its first element
   std::vector<std::size_t> bucket_of_;
@@ -79,25 +95,36 @@ class SharedBuffers {
 };
 
 void SharedBuffers::lay_out() {
-  const std::int64_t limit = options_.overlap_grad_reduce
-                                 ? options_.bucket.value_or(std::max<std::int64_t>(
-                                       40'000'000, std::int64_t{1'000'000} * ranks_))
-                                 : 0;  // one bucket
-  const std::int64_t align = std::lcm(std::int64_t{ranks_}, kBucketAlign);
   std::int64_t at = 0;
+  std::int64_t align = 0;
+  std::int64_t limit = 0;
   Bucket open;
   const auto close = [&] {
     if (open.members.empty()) return;
     at = open.end = round_up(at, align);
-    buckets_.push_back(std::exchange(open, Bucket{.members = {}, .begin = at}));
+    buckets_.push_back(
+        std::exchange(open, Bucket{.members = {}, .begin = at, .ranks = open.ranks}));
   };
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const bool experts = is_expert(parameters_[i]);
+    const bool shared = parameter(i).on_other_stages;
+    if (i == 0 || experts != is_expert(parameters_[i - 1])) {  // a buffer begins
+      close();
+      const int ranks = state_ranks(mesh_, experts).shard;
+      at = 0;
+      open = {.members = {}, .ranks = ranks};
+      align = std::lcm(std::int64_t{ranks}, kBucketAlign);
+      limit = options_.bucket.value_or(
+          std::max<std::int64_t>(40'000'000, std::int64_t{1'000'000} * ranks));
+    } else if (shared) {  // an embedding that other stages have as well is a bucket by itself
+      close();
+    }
     at = round_up(at, kParameterAlign);
     start_.push_back(at);
     at += parameter(i).elements.count;
     open.members.push_back(i);
     bucket_of_.push_back(buckets_.size());
-    if (limit > 0 && at - open.begin >= limit) close();
+    if (shared || (divides_ && at - open.begin >= limit)) close();
   }
   close();
 }
@@ -181,6 +208,8 @@ std::vector<OperatorId> SharedBuffers::added(const std::vector<OperatorId>& part
     const StorageId buffer = buckets_[bucket_of_[i]].gradients;
     graph_.storages[made[i]].persistent = false;
     graph_.storages[made[i]].role = Role::kActivationGradient;
+    graph_.parameters[parameters_[i]].remaining = {
+        .storage = buffer, .elements = parameter(i).elements, .dtype = parameter(i).gradient_dtype};
     if (options_.gradient_accumulation_fusion && fuse(changed, last[i], made[i], buffer)) continue;
     const Bytes bytes = graph_.storages[made[i]].bytes;
     behind[completed[i]].push_back(graph_.add_operator(
@@ -211,11 +240,12 @@ std::vector<OperatorId> SharedBuffers::reduced(const std::vector<OperatorId>& pa
   const std::vector<std::size_t> completed = gradient_completions(graph_, part, buffers);
   std::vector<std::vector<OperatorId>> behind(part.size());
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    const std::size_t at = options_.overlap_grad_reduce ? completed[b] : part.size() - 1;
+    const std::size_t at = divides_ ? completed[b] : part.size() - 1;
     const Storage& buffer = graph_.storages[buckets_[b].gradients];
     behind[at].push_back(add_collective(graph_, CollectiveKind::kReduceScatter,
                                         MeshDimension::kShard, Phase::kBackward, buffer.dtype,
-                                        buffer.bytes, {{buckets_[b].gradients, Access::kMutate}}));
+                                        buffer.bytes, {{buckets_[b].gradients, Access::kMutate}},
+                                        taking_part(buckets_[b])));
   }
   std::vector<OperatorId> result;
   for (std::size_t at = 0; at < part.size(); ++at) {
@@ -229,7 +259,7 @@ std::vector<OperatorId> SharedBuffers::reduced(const std::vector<OperatorId>& pa
 void SharedBuffers::update() {
   graph_.updates.clear();
   for (const Bucket& bucket : buckets_) {
-    const std::int64_t share = (bucket.end - bucket.begin) / ranks_;
+    const std::int64_t share = (bucket.end - bucket.begin) / bucket.ranks;
     std::int64_t left = share;
     for (const std::size_t member : bucket.members) {
       const std::int64_t offset = start_[member] - bucket.begin;
@@ -259,7 +289,7 @@ void SharedBuffers::update() {
     const Bytes bytes = bytes_of(type, Elements(bucket.end - bucket.begin));
     graph_.part(PartKind::kAfterOptimizer)
         .push_back(add_collective(graph_, CollectiveKind::kAllGather, MeshDimension::kShard,
-                                  Phase::kOptimizer, type, bytes, gathered));
+                                  Phase::kOptimizer, type, bytes, gathered, taking_part(bucket)));
   }
 }
 

@@ -105,30 +105,35 @@ UnitOptions decode_units(const Decoder& d) {
 }
 
 ShardUnits::ShardUnits(const TrainingGraph& graph, const UnitOptions& options,
-                       std::string_view policy)
+                       std::string_view policy, bool experts_apart)
     : of_layer_(graph.layers.size()) {
   namespace detail = shard_units_detail;
   detail::check_modules(graph, options, policy);
-  std::map<detail::UnitKey, std::size_t> known;
+  // Whether it is the part of a unit with its experts.
+  using PartKey = std::pair<detail::UnitKey, bool>;
+  std::map<PartKey, std::size_t> known;
   for (const ParameterId id : ids_of(graph.parameters)) {
     const LayerId layer = graph.parameters[id].layer;
     // A parameter outside all modules belongs to the root.
     const detail::UnitKey key =
         layer.valid() ? detail::key_of(graph.layers[layer], options) : detail::root_key(options);
-    const auto [unit, fresh] = known.try_emplace(key, units_.size());
+    const bool experts = experts_apart && graph.parameters[id].of_expert;
+    const auto [unit, fresh] = known.try_emplace(PartKey{key, experts}, units_.size());
     if (fresh) {
       const bool is_root = key == detail::root_key(options);
-      units_.push_back({.name = is_root                  ? "root"
-                                : key.second != kNoBlock ? fmt::format("block {}", key.second)
-                                                         : std::string(graph.layer_name(layer)),
-                        .is_root = is_root});
+      std::string name = is_root                  ? "root"
+                         : key.second != kNoBlock ? fmt::format("block {}", key.second)
+                                                  : std::string(graph.layer_name(layer));
+      if (experts) name += " experts";
+      units_.push_back(
+          {.name = std::move(name), .is_root = is_root && !experts, .of_experts = experts});
     }
     ShardUnit& found = units_[unit->second];
     found.parameters.push_back(id);
     found.kept = found.kept || (layer.valid() && detail::is_kept(graph.layers[layer], options));
   }
   for (const LayerId id : ids_of(graph.layers)) {
-    const auto unit = known.find(detail::key_of(graph.layers[id], options));
+    const auto unit = known.find(PartKey{detail::key_of(graph.layers[id], options), false});
     if (unit != known.end()) of_layer_[id] = unit->second;
   }
 }

@@ -30,13 +30,16 @@ struct ShardUnit {
   std::vector<ParameterId> parameters;  // in the order of registration
   bool is_root = false;
   bool kept = false;  // named by keep_gathered
+  bool of_experts = false;
 };
 
 // The units of a graph, those without parameters left out.
 class ShardUnits {
  public:
-  // Throws UserError for a module that the model does not have.
-  ShardUnits(const TrainingGraph& graph, const UnitOptions& options, std::string_view policy);
+  // Throws UserError for a module that the model does not have. With `experts_apart` the experts of
+  // a unit are one of their own, which other ranks share.
+  ShardUnits(const TrainingGraph& graph, const UnitOptions& options, std::string_view policy,
+             bool experts_apart = false);
 
   [[nodiscard]] const std::vector<ShardUnit>& all() const { return units_; }
   // Returns the unit of a module; none where its unit has no parameters.

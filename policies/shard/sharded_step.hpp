@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "policies/shard/fsdp_step.hpp"
+#include "policies/shard/sharded_tensors.hpp"
 
 namespace tidemark::sharding {
 
@@ -44,6 +45,7 @@ class ShardedStep {
   // What one unit keeps and what it makes.
   struct Unit {
     std::string name;
+    StateRanks ranks;
     DType compute = DType::kFloat32;
     bool kept = false;  // stays gathered after forward
     std::vector<ParameterId> parameters;
@@ -62,6 +64,11 @@ class ShardedStep {
   };
 
   [[nodiscard]] bool flat() const { return options_.version == 1; }
+  [[nodiscard]] RowShard shard_of(const Unit& unit, const Parameter& parameter) const;
+  // Returns the ranks of a collective of the unit's; 0 where those are the whole group.
+  [[nodiscard]] int taking_part(int ranks, MeshDimension group) const {
+    return ranks == mesh_.size(group) ? 0 : ranks;
+  }
   [[nodiscard]] Unit lay_out(const ShardUnit& unit);
   void lay_out_flat(const ShardUnit& unit, Unit& made);
   void lay_out_each(const ShardUnit& unit, Unit& made);
@@ -83,8 +90,7 @@ class ShardedStep {
 
   TrainingGraph& graph_;
   const FsdpOptions& options_;
-  int ranks_;
-  int replicas_;
+  Mesh mesh_;
   ShardUnits units_;
   DType kept_as_;  // the type of the shards
   std::vector<Unit> tensors_;

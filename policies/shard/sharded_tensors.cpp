@@ -21,14 +21,23 @@ StorageId add_kept(TrainingGraph& graph, std::string name, DType type, Elements 
   return id;
 }
 
+StateRanks state_ranks(const Mesh& mesh, bool of_expert) {
+  if (!of_expert || mesh.size(MeshDimension::kExpert) == 1)
+    return {.shard = mesh.size(MeshDimension::kShard),
+            .replicas = mesh.size(MeshDimension::kReplicate)};
+  return {.shard = mesh.expert_shard(), .replicas = mesh.expert_replicas() / mesh.expert_shard()};
+}
+
 OperatorId add_collective(TrainingGraph& graph, CollectiveKind kind, MeshDimension group,
-                          Phase phase, DType type, Bytes bytes, const std::vector<Touch>& touches) {
-  Operator op{.phase = phase,
-              .work = {.op_class = OperatorClass::kCollective,
-                       .dtype = type,
-                       .read = bytes,
-                       .written = bytes,
-                       .collective = {.kind = kind, .group = group, .bytes = bytes}}};
+                          Phase phase, DType type, Bytes bytes, const std::vector<Touch>& touches,
+                          int ranks) {
+  Operator op{
+      .phase = phase,
+      .work = {.op_class = OperatorClass::kCollective,
+               .dtype = type,
+               .read = bytes,
+               .written = bytes,
+               .collective = {.kind = kind, .group = group, .bytes = bytes, .ranks = ranks}}};
   op.name = name_of(kind);
   return graph.add_operator(std::move(op), touches);
 }
@@ -53,6 +62,7 @@ OperatorId add_copy(TrainingGraph& graph, std::string name, Phase phase,
 void gather_into(Storage& storage, Elements elements) {
   storage.role = Role::kGatheredParameter;
   storage.initial = storage.persistent = false;
+  storage.one_per_rank = true;
   storage.elements = elements;
   storage.bytes = bytes_of(storage.dtype, elements);
 }

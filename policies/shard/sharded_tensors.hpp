@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "graph/ir/training_graph.hpp"
+#include "hwprofiles/mesh.hpp"
 
 namespace tidemark {
 
@@ -17,9 +18,19 @@ StorageId add_tensor(TrainingGraph& graph, std::string name, DType type, Element
 StorageId add_kept(TrainingGraph& graph, std::string name, DType type, Elements elements,
                    Role role);
 
-// Adds a collective of a tensor of `bytes` in all.
+// The ranks that share the states of a parameter, and the copies of what each of them holds:
+// shard x replicas ranks train the same parameter.
+struct StateRanks {
+  int shard = 1;
+  int replicas = 1;
+};
+// Experts are trained by fewer ranks than the rest of the model, see Mesh::expert_replicas().
+[[nodiscard]] StateRanks state_ranks(const Mesh& mesh, bool of_expert);
+
+// Adds a collective of a tensor of `bytes` in all; `ranks` of the group take part, or all of it.
 OperatorId add_collective(TrainingGraph& graph, CollectiveKind kind, MeshDimension group,
-                          Phase phase, DType type, Bytes bytes, const std::vector<Touch>& touches);
+                          Phase phase, DType type, Bytes bytes, const std::vector<Touch>& touches,
+                          int ranks = 0);
 // Adds an elementwise kernel that reads and writes what it touches: a copy, a cast, a sum; `moved`
 // bytes of it where that is not all.
 OperatorId add_copy(TrainingGraph& graph, std::string name, Phase phase,

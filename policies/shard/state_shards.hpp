@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "policies/shard/sharded_tensors.hpp"
 #include "policies/shard/zero_step.hpp"
 
 namespace tidemark::sharding {
@@ -27,14 +28,38 @@ class StateShards {
     StorageId average;
   };
 
+  // One optimizer group: a flat tensor of parameters that the same ranks share.
+  struct Group {
+    std::string prefix;  // of its tensors' names
+    StateRanks ranks;
+    std::vector<std::size_t> members;
+    std::size_t first_piece = 0;  // its pieces follow each other
+    std::size_t pieces = 0;
+    Elements partition;
+    StorageId padding;
+  };
+
+  [[nodiscard]] bool is_expert(ParameterId id) const {
+    return mesh_.size(MeshDimension::kExpert) > 1 && graph_.parameters[id].of_expert;
+  }
+  [[nodiscard]] bool is_expert(std::size_t member) const { return is_expert(parameters_[member]); }
+  [[nodiscard]] StateRanks ranks_of(std::size_t member) const {
+    return state_ranks(mesh_, is_expert(member));
+  }
+  // Returns the ranks of a collective; 0 where those are the whole group.
+  [[nodiscard]] int taking_part(int ranks, MeshDimension group) const {
+    return ranks == mesh_.group(group).size ? 0 : ranks;
+  }
   void lay_out();
+  void lay_out_group(Group group);
   void own_gradients();
-  void update();
+  void update(const Group& group, int number);
+  void gather(const Group& group);
   void update_sub_groups();
   void gather_persistent();
   [[nodiscard]] std::vector<OperatorId> reduced(const std::vector<OperatorId>& part, bool adds);
-  void reduce(const std::vector<std::size_t>& members, StorageId filled, bool adds,
-              std::vector<OperatorId>& into);
+  OperatorId reduce(const std::vector<std::size_t>& members, StorageId filled, bool adds,
+                    std::vector<OperatorId>& into);
   [[nodiscard]] Elements elements_of(std::size_t member) const {
     return graph_.parameters[parameters_[member]].elements;
   }
@@ -42,12 +67,11 @@ class StateShards {
 
   TrainingGraph& graph_;
   const ZeroOptions& options_;
-  int ranks_;
+  Mesh mesh_;
   std::vector<ParameterId> parameters_;  // with a gradient, in the order of registration
   std::vector<StorageId> made_;          // by member: the gradient of backward
   std::vector<Piece> pieces_;
-  Elements partition_;
-  StorageId padding_;
+  std::vector<Group> groups_;   // stages 1 and 2: without experts, and of experts
   std::vector<StorageId> ipg_;  // the buffers that gradients are reduced through
   IdVector<ParameterId, StorageId> shards_;
 };

@@ -15,7 +15,7 @@ StateShards::StateShards(TrainingGraph& graph, const ZeroOptions& options,
                          const RewriteContext& context, IdVector<ParameterId, StorageId> shards)
     : graph_(graph),
       options_(options),
-      ranks_(context.mesh.size(MeshDimension::kShard)),
+      mesh_(context.mesh),
       parameters_(graph.trained),
       shards_(std::move(shards)) {
   std::sort(parameters_.begin(), parameters_.end());
@@ -53,52 +53,73 @@ void StateShards::build() {
   if (options_.stage == 3) {
     update_sub_groups();
   } else {
-    update();
+    for (std::size_t g = 0; g < groups_.size(); ++g)
+      update(groups_[g], static_cast<int>(g));
+  }
+}
+
+void StateShards::lay_out() {
+  if (options_.stage == 3) {  // each parameter is padded by itself
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const int ranks = ranks_of(i).shard;
+      const Elements part((elements_of(i).count + ranks - 1) / ranks);
+      pieces_.push_back({.member = i, .elements = part, .average = {}});
+    }
+    return;
+  }
+  // DeepSpeed makes experts a group of their own (_configure_moe_settings).
+  for (const bool experts : {false, true}) {
+    Group group{.prefix = experts ? "expert_" : "", .ranks = state_ranks(mesh_, experts)};
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      if (is_expert(i) == experts) group.members.push_back(i);
+    }
+    if (!group.members.empty()) lay_out_group(std::move(group));
   }
 }
 
 // One optimizer group, flat, padded to a multiple of twice the ranks.
-void StateShards::lay_out() {
-  if (options_.stage == 3) {  // each parameter is padded by itself
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      const Elements part((elements_of(i).count + ranks_ - 1) / ranks_);
-      pieces_.push_back({.member = i, .elements = part, .average = {}});
-      partition_ += part;
-    }
-    return;
-  }
+void StateShards::lay_out_group(Group group) {
   std::int64_t total = 0;
-  for (std::size_t i = 0; i < parameters_.size(); ++i)
-    total += elements_of(i).count;
-  const std::int64_t align = 2 * static_cast<std::int64_t>(ranks_);
+  for (const std::size_t member : group.members)
+    total += elements_of(member).count;
+  const std::int64_t align = 2 * static_cast<std::int64_t>(group.ranks.shard);
   const std::int64_t padded = (total + align - 1) / align * align;
-  partition_ = Elements(padded / ranks_);
-  std::int64_t left = partition_.count;
-  for (std::size_t i = 0; i < parameters_.size() && left > 0; ++i) {
-    const std::int64_t part = std::min(left, elements_of(i).count);
-    pieces_.push_back({.member = i, .elements = Elements(part), .average = {}});
+  group.partition = Elements(padded / group.ranks.shard);
+  group.first_piece = pieces_.size();
+  std::int64_t left = group.partition.count;
+  for (const std::size_t member : group.members) {
+    if (left <= 0) break;
+    const std::int64_t part = std::min(left, elements_of(member).count);
+    pieces_.push_back({.member = member, .elements = Elements(part), .average = {}});
     left -= part;
   }
+  group.pieces = pieces_.size() - group.first_piece;
   if (padded > total) {
-    padding_ =
-        add_kept(graph_, "flat_parameters.padding", graph_.parameters[parameters_.front()].dtype,
-                 Elements(padded - total), Role::kParameter);
+    const DType type = graph_.parameters[parameters_[group.members.front()]].dtype;
+    group.padding = add_kept(graph_, group.prefix + "flat_parameters.padding", type,
+                             Elements(padded - total), Role::kParameter);
   }
+  groups_.push_back(std::move(group));
 }
 
 // Stage 2 keeps the averages of the parameters that reach into its partition, and drops all
 // gradients of backward.
 void StateShards::own_gradients() {
   std::vector<StorageId> owned;
+  for (const ParameterId id : parameters_)
+    graph_.parameters[id].remaining = RemainingGradient{};
   for (Piece& piece : pieces_) {
-    const Parameter& parameter = graph_.parameters[parameters_[piece.member]];
+    Parameter& parameter = graph_.parameters[parameters_[piece.member]];
     if (options_.stage == 3) {  // parts of one buffer that is never freed
       piece.average = add_kept(graph_, parameter.name + ".grad_partition", type(), piece.elements,
                                Role::kGradient);
+      parameter.remaining = {.storage = piece.average, .elements = piece.elements, .dtype = type()};
       continue;
     }
     piece.average = add_tensor(graph_, parameter.name + ".averaged_grad", type(),
                                parameter.elements, Role::kGradient);
+    parameter.remaining = {
+        .storage = piece.average, .elements = parameter.elements, .dtype = type()};
     graph_.storages[piece.average].persistent = true;
     owned.push_back(piece.average);
   }
@@ -107,12 +128,14 @@ void StateShards::own_gradients() {
     graph_.storages[gradient].persistent = false;
 }
 
-// Reduces what the ipg buffer holds: a copy of it is all-reduced, and what is kept copied back.
-void StateShards::reduce(const std::vector<std::size_t>& members, StorageId filled_buffer,
-                         bool adds, std::vector<OperatorId>& into) {
+// Reduces what the ipg buffer holds: a copy of it is all-reduced. Returns the operator that copies
+// back what is kept, if anything is.
+OperatorId StateShards::reduce(const std::vector<std::size_t>& members, StorageId filled_buffer,
+                               bool adds, std::vector<OperatorId>& into) {
   Elements elements;
+  const StateRanks ranks = ranks_of(members.front());
   for (const std::size_t member : members) {
-    elements += options_.stage == 3 ? Elements(pieces_[member].elements.count * ranks_)
+    elements += options_.stage == 3 ? Elements(pieces_[member].elements.count * ranks.shard)
                                     : elements_of(member);
   }
   const Bytes bytes = bytes_of(type(), elements);
@@ -129,14 +152,17 @@ void StateShards::reduce(const std::vector<std::size_t>& members, StorageId fill
     filled.push_back({made_[members.front()], Access::kRead});
   }
   into.push_back(add_copy(graph_, "flatten", Phase::kBackward, filled, bytes));
-  into.push_back(add_collective(graph_, kind, group, Phase::kBackward, type(), bytes,
-                                {{copy, Access::kMutate}}));
+  const int all = scatters ? ranks.shard : ranks.shard * ranks.replicas;
+  const OperatorId reduction = add_collective(graph_, kind, group, Phase::kBackward, type(), bytes,
+                                              {{copy, Access::kMutate}}, taking_part(all, group));
+  // Without overlap_comm reductions run on compute's own stream.
+  graph_.operators[reduction].work.collective.blocks_compute = !options_.overlap;
+  into.push_back(reduction);
   if (options_.stage == 1) {
     std::vector<Touch> back{{copy, Access::kRead}};
     for (const std::size_t member : members)
       back.push_back({made_[member], Access::kOverwrite});
-    into.push_back(add_copy(graph_, "copy_back", Phase::kBackward, back, bytes));
-    return;
+    return add_copy(graph_, "copy_back", Phase::kBackward, back, bytes);
   }
   std::vector<Touch> own{{copy, Access::kRead}};
   Bytes kept;
@@ -146,7 +172,7 @@ void StateShards::reduce(const std::vector<std::size_t>& members, StorageId fill
     own.push_back({piece.average, adds ? Access::kMutate : fresh});
     kept += graph_.storages[piece.average].bytes;
   }
-  if (own.size() > 1) into.push_back(add_copy(graph_, "keep_own", Phase::kBackward, own, kept));
+  return own.size() == 1 ? OperatorId() : add_copy(graph_, "keep_own", Phase::kBackward, own, kept);
 }
 
 std::vector<OperatorId> StateShards::reduced(const std::vector<OperatorId>& part, bool adds) {
@@ -161,6 +187,7 @@ std::vector<OperatorId> StateShards::reduced(const std::vector<OperatorId>& part
     const auto add = stays ? add_kept : add_tensor;
     ipg_.push_back(add(graph_, fmt::format("ipg_buffer.{}", i), type(),
                        Elements(options_.reduce_bucket), Role::kGradientBucket));
+    graph_.storages[ipg_.back()].one_per_rank = true;
   }
   std::vector<Touch> buffers;
   for (const StorageId ipg : ipg_)
@@ -173,9 +200,17 @@ std::vector<OperatorId> StateShards::reduced(const std::vector<OperatorId>& part
   std::vector<std::size_t> bucket;
   std::int64_t filled = 0;
   std::size_t buffer = 0;
+  // Compute waits for a reduction when the next bucket is full, and at the end of backward.
+  OperatorId last;
+  const auto finish = [&] {
+    if (last.valid()) result.push_back(last);
+    last = {};
+  };
   const auto flush = [&](bool in_buffer = true) {
     if (bucket.empty()) return;
-    reduce(bucket, in_buffer ? buffers[buffer].storage : StorageId(), adds, result);
+    finish();
+    last = reduce(bucket, in_buffer ? buffers[buffer].storage : StorageId(), adds, result);
+    if (!options_.overlap) finish();
     bucket.clear();
     filled = 0;
     buffer = (buffer + 1) % buffers.size();
@@ -184,7 +219,8 @@ std::vector<OperatorId> StateShards::reduced(const std::vector<OperatorId>& part
     result.push_back(part[at]);
     for (const std::size_t member : completed[at]) {
       const std::int64_t elements = elements_of(member).count;
-      if (filled + elements > options_.reduce_bucket) flush();
+      const bool others = !bucket.empty() && is_expert(bucket.front()) != is_expert(member);
+      if (others || filled + elements > options_.reduce_bucket) flush();
       bucket.push_back(member);
       filled += elements;
       if (elements > options_.reduce_bucket) {
@@ -198,6 +234,7 @@ std::vector<OperatorId> StateShards::reduced(const std::vector<OperatorId>& part
     }
   }
   flush();
+  finish();
   if (stays) return result;
   for (Touch& touch : buffers)
     touch.access = Access::kRead;

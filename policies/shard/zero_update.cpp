@@ -8,16 +8,17 @@
 namespace tidemark::sharding {
 
 // The step joins this rank's gradients, converts them, updates its partition and gathers all.
-void StateShards::update() {
-  const StorageId converted =
-      add_tensor(graph_, "partition.grad", DType::kFloat32, partition_, Role::kTemporary);
+void StateShards::update(const Group& group, int number) {
+  const StorageId converted = add_tensor(graph_, group.prefix + "partition.grad", DType::kFloat32,
+                                         group.partition, Role::kTemporary);
   const bool converts = type() != DType::kFloat32;
-  const StorageId joined =
-      converts ? add_tensor(graph_, "partition.grad_16", type(), partition_, Role::kTemporary)
-               : converted;
+  const StorageId joined = converts ? add_tensor(graph_, group.prefix + "partition.grad_16", type(),
+                                                 group.partition, Role::kTemporary)
+                                    : converted;
   std::vector<Touch> parts{{joined, Access::kCreate}};
-  std::int64_t left = partition_.count;
-  for (const Piece& piece : pieces_) {
+  std::int64_t left = group.partition.count;
+  for (std::size_t i = group.first_piece; i < group.first_piece + group.pieces; ++i) {
+    const Piece& piece = pieces_[i];
     const ParameterId id = parameters_[piece.member];
     const Parameter& parameter = graph_.parameters[id];
     parts.push_back({options_.stage == 1 ? parameter.gradient : piece.average, Access::kRead});
@@ -31,7 +32,8 @@ void StateShards::update() {
                               .weights = parameter.storage,
                               .updated = parameter.storage,
                               .gradient = converted,
-                              .gradient_dtype = DType::kFloat32});
+                              .gradient_dtype = DType::kFloat32,
+                              .update_group = number});
     left -= piece.elements.count;
   }
   if (left > 0) {
@@ -40,30 +42,36 @@ void StateShards::update() {
     rest.shape = {left};
     rest.elements = Elements(left);
     rest.parameter = {};
-    rest.weights = rest.updated = padding_;
+    rest.weights = rest.updated = group.padding;
     graph_.updates.push_back(rest);
   }
   std::vector<OperatorId>& step = graph_.part(PartKind::kOptimizer);
-  const Bytes bytes = bytes_of(type(), partition_);
+  const Bytes bytes = bytes_of(type(), group.partition);
   step.push_back(add_copy(graph_, "join_gradients", Phase::kOptimizer, parts, bytes));
   if (converts) {
     step.push_back(add_copy(graph_, "convert_gradient", Phase::kOptimizer,
                             {{joined, Access::kRead}, {converted, Access::kCreate}}));
   }
+  gather(group);
+}
+
+void StateShards::gather(const Group& group) {
   std::vector<Touch> gathered;
   Bytes whole;
-  for (const ParameterId id : parameters_) {
-    gathered.push_back({graph_.parameters[id].storage, Access::kMutate});
-    whole += graph_.storages[graph_.parameters[id].storage].bytes;
+  for (const std::size_t member : group.members) {
+    const StorageId weights = graph_.parameters[parameters_[member]].storage;
+    gathered.push_back({weights, Access::kMutate});
+    whole += graph_.storages[weights].bytes;
   }
-  if (padding_.valid()) {
-    gathered.push_back({padding_, Access::kMutate});
-    whole += graph_.storages[padding_].bytes;
+  if (group.padding.valid()) {
+    gathered.push_back({group.padding, Access::kMutate});
+    whole += graph_.storages[group.padding].bytes;
   }
+  const DType type = graph_.parameters[parameters_[group.members.front()]].dtype;
   graph_.part(PartKind::kAfterOptimizer)
       .push_back(add_collective(graph_, CollectiveKind::kAllGather, MeshDimension::kShard,
-                                Phase::kOptimizer, graph_.parameters[parameters_.front()].dtype,
-                                whole, gathered));
+                                Phase::kOptimizer, type, whole, gathered,
+                                taking_part(group.ranks.shard, MeshDimension::kShard)));
 }
 
 // Stage 3 updates groups of parameters one after another, each from gradients of its own in fp32.
@@ -107,20 +115,24 @@ void StateShards::update_sub_groups() {
 
 // Small parameters are brought together after each step and never freed.
 void StateShards::gather_persistent() {
-  std::vector<Touch> touches;
-  Bytes bytes;
-  for (const ParameterId id : ids_of(graph_.parameters)) {
-    const Storage& full = graph_.storages[graph_.parameters[id].storage];
-    if (!full.persistent || full.role != Role::kGatheredParameter) continue;
-    touches.push_back({shards_[id], Access::kRead});
-    touches.push_back({graph_.parameters[id].storage, Access::kMutate});
-    bytes += full.bytes;
+  for (const bool experts : {false, true}) {
+    std::vector<Touch> touches;
+    Bytes bytes;
+    for (const ParameterId id : ids_of(graph_.parameters)) {
+      const Storage& full = graph_.storages[graph_.parameters[id].storage];
+      if (!full.persistent || full.role != Role::kGatheredParameter) continue;
+      if (is_expert(id) != experts) continue;
+      touches.push_back({shards_[id], Access::kRead});
+      touches.push_back({graph_.parameters[id].storage, Access::kMutate});
+      bytes += full.bytes;
+    }
+    if (touches.empty()) continue;
+    const int ranks = state_ranks(mesh_, experts).shard;
+    graph_.part(PartKind::kAfterOptimizer)
+        .push_back(add_collective(graph_, CollectiveKind::kAllGather, MeshDimension::kShard,
+                                  Phase::kOptimizer, graph_.parameters[parameters_.front()].dtype,
+                                  bytes, touches, taking_part(ranks, MeshDimension::kShard)));
   }
-  if (touches.empty()) return;
-  graph_.part(PartKind::kAfterOptimizer)
-      .push_back(add_collective(graph_, CollectiveKind::kAllGather, MeshDimension::kShard,
-                                Phase::kOptimizer, graph_.parameters[parameters_.front()].dtype,
-                                bytes, touches));
 }
 
 }  // namespace tidemark::sharding

@@ -9,7 +9,8 @@ namespace expected_contents_detail {
 namespace {
 
 // Contents computed in a micro-batch are its own, whatever else is in flight: contents of storages
-// that end with it are kept by micro-batch, not by the instances that the order gives them.
+// that end with it are kept by micro-batch, not by the instances that the order gives them. What a
+// rank has one of is the exception.
 class PlainContents {
  public:
   PlainContents(const TrainingGraph& graph, const ProgramOrder& plain)
@@ -21,7 +22,8 @@ class PlainContents {
   }
   [[nodiscard]] Content& of(StorageId s, std::uint16_t micro_batch) {
     const Storage& storage = graph_.storages[s];
-    const bool own = per_storage_ > 1 && !storage.initial && !storage.persistent;
+    const bool own =
+        per_storage_ > 1 && !storage.initial && !storage.persistent && !storage.one_per_rank;
     return contents_[s.index() * per_storage_ + (own ? micro_batch : 0)];
   }
 

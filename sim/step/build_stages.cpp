@@ -21,21 +21,6 @@ namespace {
 
 constexpr int kTags = 2;  // of a boundary: activations and gradients
 
-// Returns the storage in which a rank keeps the gradient of a parameter from step to step: its own,
-// a shard of it, or the largest buffer of many; invalid where there is none.
-StorageId kept_gradient(const TrainingGraph& training, ParameterId id) {
-  for (const UpdatedTensor& update : training.updates) {
-    if (update.parameter == id) return update.gradient;
-  }
-  StorageId largest;
-  for (const StorageId storage : ids_of(training.storages)) {
-    const Storage& kept = training.storages[storage];
-    if (kept.role != Role::kGradient || !kept.persistent) continue;
-    if (!largest.valid() || kept.bytes > training.storages[largest].bytes) largest = storage;
-  }
-  return largest;
-}
-
 class StageBuilder {
  public:
   StageBuilder(const StepSpec& spec, const PipelineOptions& pipeline, const Graph& graph,
@@ -102,7 +87,10 @@ void StageBuilder::differentiate_pieces() {
     chunk.training = run_pass(passes_, "differentiate", [&] {
       return differentiate(pieces_[p].graph, *spec_.training.framework, options, chunk.transfers);
     });
-    rewrite_training(spec_, RewriteScope::kChunk, chunk.training, passes_);
+    for (const ParameterId id : ids_of(pieces_[p].held)) {
+      chunk.training.parameters[id].on_other_stages = holders_.at(pieces_[p].held[id]).size() > 1;
+    }
+    rewrite_training(spec_, RewriteScope::kChunk, chunk.training, passes_, static_cast<int>(p));
     chunk.hands_on = p + 1 < pieces_.size() && places_[p].rank == places_[p + 1].rank;
     returns.clear();
     for (const StorageId gradient : chunk.transfers.sent_gradients)
@@ -128,6 +116,7 @@ void StageBuilder::find_tied() {
 // Ranks that hold copies of a parameter add up its gradients before the optimizer runs
 // (finalize_model_grads of Megatron).
 void StageBuilder::reduce_tied(int rank, TrainingGraph& training) const {
+  std::vector<OperatorId> sums;
   std::uint32_t first = 0;  // of a chunk's parameters among those of the rank
   for (std::size_t p = 0; p < pieces_.size(); ++p) {
     if (places_[p].rank != rank) continue;
@@ -135,28 +124,29 @@ void StageBuilder::reduce_tied(int rank, TrainingGraph& training) const {
       const ParameterId own(first + id.value);
       const Parameter& parameter = training.parameters[own];
       const std::size_t ranks = holders_.at(pieces_[p].held[id]).size();
-      if (ranks < 2 || !parameter.gradient.valid()) continue;
-      const StorageId gradient = kept_gradient(training, own);
-      if (!gradient.valid()) continue;
-      const Bytes bytes = std::min(training.storages[gradient].bytes,
-                                   bytes_of(parameter.gradient_dtype, parameter.elements));
+      if (!parameter.on_other_stages || !parameter.gradient.valid()) continue;
+      const RemainingGradient gradient = remaining_gradient(parameter);
+      if (!gradient.storage.valid()) continue;
+      const Bytes bytes = bytes_of(gradient.dtype, gradient.elements);
       Operator op{.name = "all_reduce_tied_gradient",
                   .phase = Phase::kOptimizer,
                   .layer = parameter.layer,
                   .work = {.op_class = OperatorClass::kCollective,
-                           .dtype = parameter.gradient_dtype,
+                           .dtype = gradient.dtype,
                            .read = bytes,
                            .written = bytes,
                            .collective = {.kind = CollectiveKind::kAllReduce,
                                           .group = MeshDimension::kPipeline,
                                           .bytes = bytes,
                                           .ranks = static_cast<int>(ranks)}}};
-      training.part(PartKind::kOptimizer)
-          .push_back(
-              training.add_operator(std::move(op), std::array{Touch{gradient, Access::kMutate}}));
+      sums.push_back(training.add_operator(std::move(op),
+                                           std::array{Touch{gradient.storage, Access::kMutate}}));
     }
     first += static_cast<std::uint32_t>(pieces_[p].held.size());
   }
+  // A policy that shards the optimizer may have begun the part with copies of the gradients.
+  std::vector<OperatorId>& step = training.part(PartKind::kOptimizer);
+  step.insert(step.begin(), sums.begin(), sums.end());
 }
 
 TrainedModel StageBuilder::stage(int rank) {

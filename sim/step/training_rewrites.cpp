@@ -23,7 +23,7 @@ RewriteScope scope_of(TrainingStage stage) {
 }  // namespace training_rewrites_detail
 
 void rewrite_training(const StepSpec& spec, RewriteScope scope, TrainingGraph& graph,
-                      std::vector<PassTime>& passes) {
+                      std::vector<PassTime>& passes, int piece) {
   const TrainingOptions& training = spec.training;
   const PrecisionRules& precision = rules_of(training.precision);
   std::vector<const TrainingRewrite*> rewrites = policies_of<TrainingRewrite>(spec);
@@ -59,7 +59,8 @@ void rewrite_training(const StepSpec& spec, RewriteScope scope, TrainingGraph& g
   std::stable_sort(
       rewrites.begin(), rewrites.end(),
       [](const TrainingRewrite* a, const TrainingRewrite* b) { return a->stage() < b->stage(); });
-  const RewriteContext context = rewrite_context(spec);
+  RewriteContext context = rewrite_context(spec);
+  context.piece = piece;
   for (const TrainingRewrite* rewrite : rewrites) {
     run_pass(
         passes, rewrite->name(), [&] { rewrite->apply(graph, context); },

@@ -13,8 +13,8 @@ namespace tidemark {
 // everything that a rank holds.
 enum class RewriteScope { kChunk, kRank };
 
-// A model without a pipeline gets the rewrites of both scopes in turn.
+// A model without a pipeline gets the rewrites of both scopes in turn; `piece`: see RewriteContext.
 void rewrite_training(const StepSpec& spec, RewriteScope scope, TrainingGraph& graph,
-                      std::vector<PassTime>& passes);
+                      std::vector<PassTime>& passes, int piece = 0);
 
 }  // namespace tidemark

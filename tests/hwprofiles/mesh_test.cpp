@@ -44,6 +44,27 @@ TEST_SUITE("unit") {
     CHECK_THROWS_AS(Mesh({4, 1, 0, 1, 1, 1}, 4, kInside), InternalError);
   }
 
+  TEST_CASE("the ranks that share experts are those of a shard group that have the same ones") {
+    for (const int data : {1, 2, 4, 8}) {
+      for (const int context : {1, 2, 4}) {
+        for (int expert = 1; expert <= data; expert *= 2) {
+          for (int shard = 1; shard <= data * context; shard *= 2) {
+            const Mesh mesh({data, shard, 1, context, expert, 1}, 8, kInside);
+            int same = 0;
+            int in_group = 0;
+            for (int replica = 0; replica < data * context; ++replica) {
+              const bool has_them = replica / context % expert == 0;  // those of replica 0
+              same += has_them ? 1 : 0;
+              in_group += has_them && replica < shard ? 1 : 0;
+            }
+            CHECK(mesh.expert_replicas() == same);
+            CHECK(mesh.expert_shard() == in_group);
+          }
+        }
+      }
+    }
+  }
+
   TEST_CASE("a group spans as many nodes as its ranks lie on") {
     const Mesh mesh = three_stages();
     // Tensor groups are {0, 1}, {2, 3}, ...: on one node.

@@ -118,10 +118,36 @@ TEST_SUITE("unit") {
     CHECK(reduced(4) == point.parameters.count - 2 * experts);
   }
 
+  TEST_CASE("experts with replicas are reduced over the ranks that have them") {
+    // Eight ranks in expert groups of four: two of them have the same experts.
+    const PointResult point = simulated(text_of(kMixture, 8, {"expert_parallel: {size: 4}"}));
+    std::int64_t bytes = 0;
+    for (const Communication& used : point.communication) {
+      if (used.group == MeshDimension::kData && used.ranks == 2) bytes += used.bytes.count;
+    }
+    CHECK(bytes == 2 * std::int64_t{2 * (8 / 4) * 3 * 64 * 96});
+  }
+
+  TEST_CASE("a rank keeps its experts whole where no other rank has them") {
+    const std::int64_t experts = 2 * (8 / 4) * 3 * 64 * 96;  // elements
+    for (const std::string policy : {"fsdp: {}", "fsdp: {version: 1}", "zero: {stage: 3}"}) {
+      const auto held = [&](int count) {
+        const PointResult point =
+            simulated(text_of(kMixture, count, {"expert_parallel: {size: 4}", policy}));
+        return point.optimizer_state.count;
+      };
+      CAPTURE(policy);
+      CHECK(held(4) >= 12 * experts);  // master and two moments
+      CHECK(held(8) < 12 * experts);
+    }
+  }
+
   TEST_CASE("the errors of decoding name the key") {
     CHECK(refusal_with("policies: [tensor_parallel: {}]").find("size") != std::string::npos);
     CHECK(refusal(text_of(kDense, 2, {"context_parallel: {size: 2, kind: circle}"})).find("ring") !=
           std::string::npos);
+    CHECK(refusal(text_of(kDense, 4, {"tensor_parallel: {size: 2}", "tensor_parallel: {size: 2}"}))
+              .find("divides the ranks already") != std::string::npos);
     CHECK(refusal_with("policies: [tensor_parallel: {size: 3}]").find("count") !=
           std::string::npos);
     CHECK(refusal(text_of(kMixture, 2,
