@@ -13,6 +13,7 @@
 #include "graph/rewrite/merge_chunks.hpp"
 #include "graph/rewrite/split_backward.hpp"
 #include "graph/rewrite/split_pipeline.hpp"
+#include "sim/step/flat_parts.hpp"
 #include "sim/step/training_rewrites.hpp"
 
 namespace tidemark {
@@ -173,6 +174,7 @@ TrainedModel StageBuilder::stage(int rank) {
     std::erase_if(model.work,
                   [](const ScheduledPart& part) { return part.part != PartKind::kForward; });
   }
+  warn_of_flat_parts(spec_, model.training, model.warnings);
   sum_figures(model);
   return model;
 }

@@ -14,6 +14,7 @@
 #include "policies/solver/step_costs.hpp"
 #include "sim/engine/cost_table.hpp"
 #include "sim/step/build_stages.hpp"
+#include "sim/step/flat_parts.hpp"
 #include "sim/step/step_device.hpp"
 #include "sim/step/training_rewrites.hpp"
 #include "sim/step/training_warnings.hpp"
@@ -165,6 +166,7 @@ TrainedModel build_training(const StepSpec& spec) {
     model.training = build_training_detail::train_model(spec, graph, model.passes);
     model.warnings = training_warnings(spec, graph, model.training);
   }
+  warn_of_flat_parts(spec, model.training, model.warnings);
   sum_figures(model);
   return model;
 }

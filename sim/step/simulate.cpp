@@ -11,7 +11,6 @@
 #include "sim/result/transfers.hpp"
 #include "sim/step/convergence.hpp"
 #include "sim/step/failure_report.hpp"
-#include "sim/step/flat_parts.hpp"
 #include "sim/step/peak_report.hpp"
 #include "sim/step/run_compiled.hpp"
 #include "sim/step/simulate_stages.hpp"
@@ -172,7 +171,6 @@ void PointSimulation::fill_model() {
                     "training.precision: fp16_mixed uses them",
                     spec_.device.name, name_of(used)));
   }
-  warn_of_flat_parts(spec_, t, point_.warnings);
 }
 
 void PointSimulation::fill_policies() {
