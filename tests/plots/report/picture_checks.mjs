@@ -80,10 +80,10 @@ async function times(checks, page, point) {
   });
   const [first, title] = await axis();
   checks.check(/^0 /.test(first), 'time counts from 0 of the step', first);
-  checks.check(title === 'time in step 2', 'and the axis says so', title);
+  checks.check(title === 'time in step 1', 'and the axis says so', title);
   const listed = await panel(page, 'Largest tensors').locator('.instant').innerText();
   checks.check(
-      /^The peak: [\d.]+ [mµ]?s into step 2/.test(listed), 'so does the chosen instant', listed);
+      /^The peak: [\d.]+ [mµ]?s into step 1/.test(listed), 'so does the chosen instant', listed);
   await page.keyboard.press('a');
   await frames(page);
   checks.check((await axis())[1] === 'time of the run', 'all steps have one time');
@@ -95,7 +95,7 @@ async function times(checks, page, point) {
     function point_of({time, peak}) { return run.when(time[peak]); }
   });
   checks.check(
-      words[0] === '0' && words[1] === '0 of step 1', 'times of other steps name their step',
+      words[0] === '0' && words[1] === '0 of step 0', 'times of other steps name their step',
       words.join(', '));
   const peak = point.memory.peak.time * 1e3;
   checks.check(
