@@ -214,8 +214,8 @@ Exit codes: 0 some way fits; 1 none does; 2 bad input; 3 internal error.)");
   input.add_options(*app, false);
   app->add_option("--method", method, "what is trained")
       ->type_name("any|full|lora|qlora")
-      ->check(CLI::IsMember(std::vector<std::string>(recipe_detail::kMethods.begin(),
-                                                     recipe_detail::kMethods.end())))
+      ->check(CLI::IsMember(
+          std::vector<std::string>(recipe_detail::kMethods.begin(), recipe_detail::kMethods.end())))
       ->capture_default_str();
   app->add_option("--count", count, "GPUs")->type_name("N")->check(CLI::Range(1, 1 << 20));
   app->add_option("--largest-batch", largest_micro_batch, "the largest micro-batch that is tried")
@@ -238,8 +238,7 @@ int RecipeCommand::execute(const Console& console) const {
     recipes = find_recipes(document, environment, recipe_detail::methods_of(method),
                            largest_micro_batch, thread_count(threads));
   }
-  print(json ? recipe_detail::document_of(recipes)
-             : recipe_detail::text_of(recipes, console));
+  print(json ? recipe_detail::document_of(recipes) : recipe_detail::text_of(recipes, console));
   return recipes.fitting.empty() ? kExitDoesNotFit : kExitFits;
 }
 

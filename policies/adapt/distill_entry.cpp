@@ -44,8 +44,7 @@ TeacherReference decode_teacher(const Decoder& d) {
     std::erase_if(teacher.sizes.entries,
                   [](const Value::Entry& entry) { return entry.key == "preset"; });
   }
-  find_preset(teacher.preset, given->location,
-              "policies.distill.teacher")
+  find_preset(teacher.preset, given->location, "policies.distill.teacher")
       .decode(Decoder(teacher.sizes, "policies.distill.teacher"));
   return teacher;
 }

@@ -50,11 +50,11 @@ std::vector<std::string> training_warnings(const StepSpec& spec, const Graph& gr
   if (spec.training.mode != StepMode::kTrain) return warnings;
   const std::string_view reentrant = training_warnings_detail::reentrant_policy(spec);
   if (!reentrant.empty() && training_warnings_detail::enters_without_gradient(graph)) {
-    warnings.push_back(
-        fmt::format("{} is reentrant, and no input of the first block requires a gradient: PyTorch "
-                    "gives the parameters in it none ('None of the inputs have "
-                    "requires_grad=True'); write reentrant: false, or input_gradients: true in lora",
-                    reentrant));
+    warnings.push_back(fmt::format(
+        "{} is reentrant, and no input of the first block requires a gradient: PyTorch "
+        "gives the parameters in it none ('None of the inputs have "
+        "requires_grad=True'); write reentrant: false, or input_gradients: true in lora",
+        reentrant));
   }
   if (training.trained.empty() && graph.trainable_parameter_count() > 0) {
     warnings.emplace_back(

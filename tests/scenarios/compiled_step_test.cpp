@@ -215,9 +215,8 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("PyTorch before 2.0 does not compile") {
-    CHECK_THROWS_WITH(
-        (void)run("gpt2", "training: {framework: torch-1.13-cpu, compile: inductor}"),
-        doctest::Contains("PyTorch 2.0"));
+    CHECK_THROWS_WITH((void)run("gpt2", "training: {framework: torch-1.13-cpu, compile: inductor}"),
+                      doctest::Contains("PyTorch 2.0"));
   }
 }
 

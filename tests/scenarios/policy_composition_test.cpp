@@ -148,8 +148,8 @@ bool may_join(const PolicyEntry& entry, const std::vector<const PolicyEntry*>& c
   });
   if (has_loss && kLosses.contains(entry.name)) return false;
   if (entry.name == kInBackward && accumulates) return false;
-  // Weights that are masked or rounded at each use are no parameters that a base could quantise, and
-  // nothing is quantised twice.
+  // Weights that are masked or rounded at each use are no parameters that a base could quantise,
+  // and nothing is quantised twice.
   static const std::set<std::string_view> kQuantise{"lora", "quantise_weights"};
   static const std::set<std::string_view> kProducts{"prune", "qat"};
   const auto clashes = [&](const PolicyEntry* other) {
