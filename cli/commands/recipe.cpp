@@ -33,23 +33,55 @@ std::vector<RecipeMethod> methods_of(std::string_view word) {
   return methods;
 }
 
-void set_default(Value& document, const Scenario& scenario, const std::string& key,
-                 std::string_view standard) {
-  const Value* training = document.find("training");
-  const bool given = training != nullptr && training->find(key) != nullptr;
-  if (given || scenario.model.kind == ModelKind::kCostGraph) return;
-  apply_override(document, parse_override(fmt::format("training.{}={}", key, standard)));
+// The scenario that combinations change, and what was added to it: words of the command line.
+struct Base {
+  Value document;
+  std::vector<std::string> added;
+  std::string precision;  // empty where the scenario says its own
+  bool fused_adamw = false;
+};
+
+void set_default(Base& base, const std::string& key, const std::string& standard) {
+  base.added.push_back(fmt::format("{}={}", key, standard));
+  apply_override(base.document, parse_override(base.added.back()));
 }
 
 // Starts from what Hugging Face's Trainer does: weights of 4 bytes under autocast, and AdamW in one
 // kernel.
-Value base_of(Value document, const Environment& environment, int count) {
-  if (count > 0) apply_override(document, parse_override(fmt::format("hardware.count={}", count)));
-  const Scenario scenario = decode_scenario(document, environment);
-  const bool has_bf16 = matrix_type(scenario.device, DType::kBFloat16) == DType::kBFloat16;
-  set_default(document, scenario, "precision", has_bf16 ? "bf16_autocast" : "fp16_autocast");
-  set_default(document, scenario, "optimizer", "{name: adamw, implementation: fused}");
-  return document;
+Base base_of(Value document, const Environment& environment, int count) {
+  Base base{.document = std::move(document)};
+  if (count > 0) set_default(base, "hardware.count", fmt::to_string(count));
+  const Scenario scenario = decode_scenario(base.document, environment);
+  if (scenario.model.kind == ModelKind::kCostGraph) return base;
+  const Value* training = base.document.find("training");
+  const auto given = [&](std::string_view key) {
+    return training != nullptr && training->find(key) != nullptr;
+  };
+  const bool has_precision = given("precision");
+  const bool has_optimizer = given("optimizer");
+  if (!has_precision) {
+    const bool has_bf16 = matrix_type(scenario.device, DType::kBFloat16) == DType::kBFloat16;
+    base.precision = has_bf16 ? "bf16" : "fp16";
+    set_default(base, "training.precision", base.precision + "_autocast");
+  }
+  base.fused_adamw = !has_optimizer;
+  if (!has_optimizer)
+    set_default(base, "training.optimizer", "{name: adamw, implementation: fused}");
+  return base;
+}
+
+bool has_kind(const Recipe& recipe, MeasureKind kind) {
+  return std::any_of(recipe.measures.begin(), recipe.measures.end(),
+                     [&](const Measure& measure) { return measure.kind == kind; });
+}
+
+// Whether a recipe leaves the precision, or the optimizer, of the base.
+bool keeps_precision(const Recipe& recipe) {
+  return !has_kind(recipe, MeasureKind::kPrecision) && !has_kind(recipe, MeasureKind::kAdapters);
+}
+bool keeps_optimizer(const Recipe& recipe) {
+  return !has_kind(recipe, MeasureKind::kOptimizer) &&
+         !has_kind(recipe, MeasureKind::kOffloadOptimizer);
 }
 
 // Returns the settings of a list of measures, one source of them after the other.
@@ -66,8 +98,11 @@ std::vector<std::string> lines_of(const Recipe& recipe, std::string Measure::*so
   return lines;
 }
 
-std::vector<std::string> hugging_face(const Recipe& recipe) {
+std::vector<std::string> hugging_face(const Recipe& recipe, const Base& base) {
   std::vector<std::string> lines{fmt::format("per_device_train_batch_size={}", recipe.micro_batch)};
+  if (!base.precision.empty() && keeps_precision(recipe)) lines.push_back(base.precision + "=True");
+  if (base.fused_adamw && keeps_optimizer(recipe))
+    lines.emplace_back("optim=\"adamw_torch_fused\"");
   const std::vector<std::string> more = lines_of(recipe, &Measure::hugging_face);
   lines.insert(lines.end(), more.begin(), more.end());
   std::vector<std::string> entries;
@@ -84,8 +119,12 @@ std::vector<std::string> hugging_face(const Recipe& recipe) {
   return lines;
 }
 
-std::vector<std::string> axolotl(const Recipe& recipe) {
+std::vector<std::string> axolotl(const Recipe& recipe, const Base& base) {
   std::vector<std::string> lines{fmt::format("micro_batch_size: {}", recipe.micro_batch)};
+  if (!base.precision.empty() && keeps_precision(recipe))
+    lines.push_back(base.precision + ": true");
+  if (base.fused_adamw && keeps_optimizer(recipe))
+    lines.emplace_back("optimizer: adamw_torch_fused");
   const std::vector<std::string> more = lines_of(recipe, &Measure::axolotl);
   lines.insert(lines.end(), more.begin(), more.end());
   return lines;
@@ -117,7 +156,7 @@ std::string table_of(const Recipes& recipes, bool colour, std::size_t width) {
   return table.text(colour, width);
 }
 
-std::string settings_of(const Recipe& recipe, int number, bool colour) {
+std::string settings_of(const Recipe& recipe, const Base& base, int number, bool colour) {
   std::string text =
       '\n' +
       bold(fmt::format("{}: {}, {}", number, name_of(recipe.method), recipe.text()), colour) + '\n';
@@ -128,16 +167,18 @@ std::string settings_of(const Recipe& recipe, int number, bool colour) {
       text += fmt::format("    {}\n", line);
   };
   add("in PyTorch", lines_of(recipe, &Measure::pytorch));
-  add("for Hugging Face's Trainer", hugging_face(recipe));
-  add("for axolotl", axolotl(recipe));
+  add("for Hugging Face's Trainer", hugging_face(recipe, base));
+  add("for axolotl", axolotl(recipe, base));
   std::string words;
+  for (const std::string& added : base.added)
+    words += fmt::format(" -s '{}'", added);
   for (const Override& change : recipe.overrides)
     words += fmt::format(" -s '{}={}'", change.key, as_json(change.value));
   text += fmt::format("  with tidemark run\n   {}\n", words);
   return text;
 }
 
-Json json_of(const Recipe& recipe) {
+Json json_of(const Recipe& recipe, const Base& base) {
   Json overrides = Json::object();
   for (const Override& change : recipe.overrides)
     overrides[change.key] = as_json(change.value);
@@ -149,17 +190,18 @@ Json json_of(const Recipe& recipe) {
           {"seconds_per_unit", static_cast<double>(recipe.per_unit().count()) * 1e-9},
           {"overrides", std::move(overrides)},
           {"pytorch", lines_of(recipe, &Measure::pytorch)},
-          {"hugging_face", hugging_face(recipe)},
-          {"axolotl", axolotl(recipe)}};
+          {"base", base.added},
+          {"hugging_face", hugging_face(recipe, base)},
+          {"axolotl", axolotl(recipe, base)}};
 }
 
-std::string document_of(const Recipes& recipes) {
+std::string document_of(const Recipes& recipes, const Base& base) {
   std::vector<PointResult> points;
   Json list = Json::array();
   for (const std::size_t i : recipes.shown) {
     points.push_back(recipes.fitting[i].point);
     points.back().name = recipes.fitting[i].text();
-    list.push_back(json_of(recipes.fitting[i]));
+    list.push_back(json_of(recipes.fitting[i], base));
   }
   Json document = result_document(points);
   document["recipes"] = std::move(list);
@@ -168,7 +210,7 @@ std::string document_of(const Recipes& recipes) {
   return document.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
-std::string text_of(const Recipes& recipes, const Console& console) {
+std::string text_of(const Recipes& recipes, const Base& base, const Console& console) {
   if (recipes.fitting.empty()) {
     std::string text = fmt::format("None of {} combinations fits.\n", recipes.combinations);
     if (!recipes.nearest.empty()) {
@@ -189,7 +231,7 @@ std::string text_of(const Recipes& recipes, const Console& console) {
     ++number;
     const Recipe& recipe = recipes.fitting[recipes.shown[i]];
     const bool first = i == 0 || recipes.fitting[recipes.shown[i - 1]].method != recipe.method;
-    if (first) text += settings_of(recipe, number, console.colour);
+    if (first) text += settings_of(recipe, base, number, console.colour);
   }
   return text;
 }
@@ -231,14 +273,15 @@ Exit codes: 0 some way fits; 1 none does; 2 bad input; 3 internal error.)");
 
 int RecipeCommand::execute(const Console& console) const {
   const Environment environment = input.environment(console);
-  const Value document = recipe_detail::base_of(input.load().front(), environment, count);
+  const recipe_detail::Base base = recipe_detail::base_of(input.load().front(), environment, count);
   Recipes recipes;
   {
     const Waiting waiting(console, "trying combinations", std::chrono::nanoseconds(0));
-    recipes = find_recipes(document, environment, recipe_detail::methods_of(method),
+    recipes = find_recipes(base.document, environment, recipe_detail::methods_of(method),
                            largest_micro_batch, thread_count(threads));
   }
-  print(json ? recipe_detail::document_of(recipes) : recipe_detail::text_of(recipes, console));
+  print(json ? recipe_detail::document_of(recipes, base)
+             : recipe_detail::text_of(recipes, base, console));
   return recipes.fitting.empty() ? kExitDoesNotFit : kExitFits;
 }
 

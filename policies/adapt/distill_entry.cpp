@@ -99,6 +99,8 @@ const PolicyEntry& distill_entry() {
         options.features = d.optional_word("kind", kKinds, kKinds[0]) == kKinds[1];
         options.cached = d.optional<bool>("cached", false);
         options.top = d.optional<std::int64_t>("top", 64, between(1, 1 << 20));
+        if (d.has("top") && !options.cached)
+          d.fail_at("top", "only a cached teacher keeps its largest logits; add cached: true");
         options.student_first = d.optional_word("order", kOrders, kOrders[0]) == kOrders[1];
         // T changes no size; it is read so that a scenario can say it.
         static_cast<void>(d.optional<double>("temperature", 2, between(0.001, 1000)));

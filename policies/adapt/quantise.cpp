@@ -186,6 +186,14 @@ QuantiseOptions decode_quantise(const Decoder& d, const std::string& name) {
 
 Graph QuantiseLinears::apply(const Graph& graph, const RewriteContext& /*context*/) const {
   quantise_detail::Quantised quantised(graph, options_);
+  const bool done_already =
+      std::any_of(graph.storages.begin(), graph.storages.end(),
+                  [](const Storage& storage) { return storage.role == Role::kQuantisedParameter; });
+  if (quantised.is_empty() && done_already) {
+    throw UserError({}, fmt::format("policies.{}", options_.policy),
+                    "another policy quantises the weights already: of lora with a base of 4 or 8 "
+                    "bits and quantise_weights, list one");
+  }
   if (quantised.is_empty()) {
     throw UserError(
         {}, fmt::format("policies.{}", options_.policy),

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "graph/operators/family.hpp"
 #include "policies/solver/max_flow.hpp"
 
 namespace tidemark {
@@ -162,7 +163,13 @@ IdVector<StorageId, char> Partition::run() {
 bool is_fusible(const TrainingGraph& graph, OperatorId id) {
   const Operator& op = graph.operators[id];
   if (op.executor != Executor::kDevice || op.blocks_host) return false;
-  if (op.part == OperatorPart::kUseGathered || op.part == OperatorPart::kRelease) return false;
+  // Accumulation changes the gradient that backward starts from, and copies into .grad.
+  if (op.part == OperatorPart::kUseGathered || op.part == OperatorPart::kRelease ||
+      op.part == OperatorPart::kRootGradient || op.part == OperatorPart::kCopyGradient)
+    return false;
+  // The library's own kernels, which a compiler does not look into.
+  static const OperatorFamily* const kLibrary = find_family("quantised_linear");
+  if (kLibrary != nullptr && op.family == kLibrary) return false;
   for (const Touch& touch : graph.touches_of(id)) {
     if (touch.access == Access::kOverwrite) return false;
     if (touch.access == Access::kMutate && graph.storages[touch.storage].persistent) return false;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "graph/core/errors.hpp"
 #include "policies/rewrite/precision.hpp"
 #include "policies/shard/sharded_step.hpp"
 #include "policies/shard/sharded_tensors.hpp"
@@ -64,6 +65,15 @@ void ShardedStep::lay_out_flat(const ShardUnit& unit, Unit& made) {
       options_.use_orig_params ? std::int64_t{128} / bits_of(made.compute) : 1;
   std::int64_t total = 0;
   std::int64_t held = 0;
+  const auto trains = [&](ParameterId id) { return graph_.parameters[id].trained; };
+  const bool some = std::any_of(unit.parameters.begin(), unit.parameters.end(), trains);
+  if (!options_.use_orig_params && some &&
+      !std::all_of(unit.parameters.begin(), unit.parameters.end(), trains)) {
+    throw UserError({}, "policies.fsdp.use_orig_params",
+                    "'" + unit.name +
+                        "' has frozen and trained parameters, which PyTorch refuses in one flat "
+                        "parameter; write use_orig_params: true, or version: 2");
+  }
   for (const ParameterId id : unit.parameters) {
     total = (total + align - 1) / align * align;
     total += graph_.parameters[id].elements.count;
@@ -102,6 +112,9 @@ void ShardedStep::lay_out_each(const ShardUnit& unit, Unit& made) {
     const bool equal_parts = options_.zero != nullptr;
     const RowShard rows = shard_of(made, parameter);
     const StorageId full = parameter.storage;
+    const Role role = graph_.storages[full].role;
+    // Codes of a quantised weight are not converted.
+    const DType kept_as = role == Role::kQuantisedParameter ? parameter.dtype : kept_as_;
     gather_into(graph_.storages[full], Elements(rows.stored.count * made.ranks.shard));
     if (equal_parts && parameter.elements.count <= options_.zero->persistent_below) {
       graph_.storages[full].initial = graph_.storages[full].persistent = true;
@@ -111,8 +124,7 @@ void ShardedStep::lay_out_each(const ShardUnit& unit, Unit& made) {
       made.gathered_elements += rows.stored;
     }
     made.stored += rows.stored;
-    made.shards.push_back(
-        add_kept(graph_, parameter.name + ".shard", kept_as_, rows.stored, Role::kParameter));
+    made.shards.push_back(add_kept(graph_, parameter.name + ".shard", kept_as, rows.stored, role));
     if (!parameter.gradient.valid()) continue;
     made.made.push_back(parameter.gradient);
     made.reduced += rows.stored;

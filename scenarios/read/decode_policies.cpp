@@ -173,6 +173,12 @@ void decode_policies(const Decoder& scenario, const Environment& environment, Sc
   const RewriteContext context = rewrite_context(result);
   for (const Decoder& item : scenario.optional_child("policies").items()) {
     const decode_policies_detail::Listed listed = decode_policies_detail::decode_item(item);
+    const std::vector<std::string>& before = result.policy_names;
+    const bool adapters = listed.name == "lora" || listed.name == "ema";
+    if (adapters && std::find(before.begin(), before.end(), listed.name) != before.end()) {
+      throw UserError(listed.location, fmt::format("policies[{}]", before.size()),
+                      fmt::format("'{}' is listed already; list it once", listed.name));
+    }
     if (listed.name == kMemoryElastic) {
       static_cast<void>(decode_elastic(Decoder(listed.parameters, "policies." + listed.name)));
       result.elastic = listed.location;

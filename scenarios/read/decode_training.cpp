@@ -178,7 +178,14 @@ TrainingOptions decode_training(const Decoder& scenario, const ModelReference& m
   const bool has_bf16 = matrix_type(device, DType::kBFloat16) == DType::kBFloat16;
   options.precision =
       decode_precision(training, has_bf16 ? Precision::kBf16Mixed : Precision::kFp16Mixed);
-  if (options.precision == Precision::kFp8Mixed) options.fp8 = decode_fp8(training);
+  if (options.precision == Precision::kFp8Mixed) {
+    options.fp8 = decode_fp8(training);
+    if (matrix_type(device, DType::kFloat8) != DType::kFloat8) {
+      training.fail_at("precision", fmt::format("{} has no tensor cores for fp8, which come with "
+                                                "compute capability 8.9; write bf16_mixed",
+                                                device.name));
+    }
+  }
   options.gradient_dtype = decode_gradient_dtype(training);
   options.optimizer = decode_optimizer(training);
   options.model = decode_training_detail::decode_model_options(training, options);

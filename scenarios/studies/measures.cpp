@@ -137,14 +137,14 @@ std::vector<Measure> Measures::details() const {
   return measures;
 }
 
-std::optional<Measure> Measures::recompute() const {
+std::optional<Measure> Measures::recompute(bool reentrant) const {
   const bool orders = std::any_of(
       scenario_.policies.begin(), scenario_.policies.end(), [](const AnyPolicy& policy) {
         return std::holds_alternative<std::unique_ptr<SequencePolicy>>(policy);
       });
   if (!trains_graph() || orders || model_.training.blocks == 0 || has_policy("checkpoint_every"))
     return std::nullopt;
-  return Measure{
+  Measure measure{
       .kind = MeasureKind::kRecompute,
       .text = "checkpoint_every(period 1)",
       .policies = {measures_detail::policy_item("checkpoint_every", "period", "1")},
@@ -152,6 +152,14 @@ std::optional<Measure> Measures::recompute() const {
           "x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=True)  # each block",
       .hugging_face = "gradient_checkpointing=True",
       .axolotl = "gradient_checkpointing: true"};
+  if (reentrant) return measure;
+  set_entry(measure.policies.front().entries.front().value, "reentrant", {},
+            measures_detail::word("false"));
+  measure.pytorch =
+      "x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)  # each block";
+  measure.hugging_face += ", gradient_checkpointing_kwargs={\"use_reentrant\": False}";
+  measure.axolotl += "\ngradient_checkpointing_kwargs: {use_reentrant: false}";
+  return measure;
 }
 
 Measure Measures::recompute_first(std::int64_t count) const {
@@ -266,13 +274,14 @@ std::optional<Measure> Measures::adapters(bool quantised_base) const {
   set_entry(*parameters, "alpha", {}, measures_detail::word("32"));
   set_entry(*parameters, "targets", {}, measures_detail::word("all-linear"));
   if (quantised_base) set_entry(*parameters, "base", {}, measures_detail::word("nf4_dq"));
+  const bool has_bf16 = matrix_type(scenario_.device, DType::kBFloat16) == DType::kBFloat16;
+  const std::string type = has_bf16 ? "bfloat16" : "float16";
   const std::string config = "LoraConfig(r=16, lora_alpha=32, target_modules=\"all-linear\")";
   const std::string quantised =
       "quantization_config=BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type=\"nf4\", "
-      "bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch.bfloat16)  # of "
-      "from_pretrained()";
-  const bool has_bf16 = matrix_type(scenario_.device, DType::kBFloat16) == DType::kBFloat16;
-  const std::string wide = "torch_dtype=torch.bfloat16  # of from_pretrained()";
+      "bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch." +
+      type + ")  # of from_pretrained()";
+  const std::string wide = "torch_dtype=torch." + type + "  # of from_pretrained()";
   return Measure{
       .kind = MeasureKind::kAdapters,
       .text = quantised_base ? "qlora(rank 16, 4-bit base)" : "lora(rank 16)",
@@ -280,7 +289,8 @@ std::optional<Measure> Measures::adapters(bool quantised_base) const {
       .policies = {std::move(item)},
       .changes_numbers = true,
       .numbers = quantised_base ? "updates of rank 16 only, base rounded to 4 bits"
-                                : "updates of rank 16 only, base in bf16",
+                                : fmt::format("updates of rank 16 only, base in {}",
+                                              has_bf16 ? "bf16" : "fp16"),
       .pytorch = fmt::format("model = peft.get_peft_model(model, peft.{})", config),
       .hugging_face = fmt::format("{}\npeft_config={}  # TRL's SFTTrainer",
                                   quantised_base ? quantised : wide, config),

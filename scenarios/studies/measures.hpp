@@ -58,9 +58,9 @@ class Measures {
   // zero_grad and the optimizer's kernels: they change no result and hardly the time.
   [[nodiscard]] std::vector<Measure> details() const;
 
-  // Recomputes every block; none where that is done, where a policy orders the computation, or
-  // where the model has no blocks.
-  [[nodiscard]] std::optional<Measure> recompute() const;
+  // Recomputes every block; not `reentrant` where the blocks' inputs need no gradient. None where
+  // that is done, where a policy orders the computation, or where the model has no blocks.
+  [[nodiscard]] std::optional<Measure> recompute(bool reentrant = true) const;
   // Recomputes the first `count` blocks only.
   [[nodiscard]] Measure recompute_first(std::int64_t count) const;
   [[nodiscard]] std::optional<Measure> offload_activations() const;

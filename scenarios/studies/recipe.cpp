@@ -66,7 +66,8 @@ std::vector<Combination> combinations_of(RecipeMethod method, const Measures& me
   std::vector<Combination> result;
   for (const std::vector<Measure>& state : states) {
     for (const std::vector<Measure>& less :
-         subsets({measures.recompute(), measures.fused_loss(), measures.sharding()})) {
+         subsets({measures.recompute(method == RecipeMethod::kFull), measures.fused_loss(),
+                  measures.sharding()})) {
       Combination& made = result.emplace_back(Combination{.method = method, .measures = state});
       made.measures.insert(made.measures.end(), less.begin(), less.end());
     }
