@@ -91,8 +91,8 @@ Value lay_over(const Value& base, const Value& changes, const std::string& sourc
     const std::optional<double> old_duplex = rate_in(link_in(base, name), "duplex");
     if (!alone || !old_alone || !old_duplex || change->find("duplex") != nullptr) continue;
     const double share = *old_duplex / *old_alone;
-    Value rate = *change->find("alone");
-    if (rate.is_mapping()) rate = *rate.find("value");
+    const Value& given = *change->find("alone");
+    Value rate = given.is_mapping() ? *given.find("value") : given;
     rate.scalar = write_bandwidth({std::max(1.0, std::floor(*alone * share))});
     *merged.find("links")->find(name)->find("duplex") =
         figure_value(rate, fmt::format("derived: the profile's share of alone, {:.3g}", share));
