@@ -71,7 +71,7 @@ sweep:
 // A device that nothing is known of begins with the figures of this one.
 constexpr const char* kUsualDevice = "a100-sxm-80gb";
 
-// Where to write what.
+// A file that `init` writes.
 struct Draft {
   std::string name;
   std::string text;

@@ -105,17 +105,8 @@ std::vector<std::string> hugging_face(const Recipe& recipe, const Base& base) {
     lines.emplace_back("optim=\"adamw_torch_fused\"");
   const std::vector<std::string> more = lines_of(recipe, &Measure::hugging_face);
   lines.insert(lines.end(), more.begin(), more.end());
-  std::vector<std::string> entries;
-  int stage = 0;
-  for (const Measure& measure : recipe.measures) {
-    if (measure.deepspeed.empty()) continue;
-    entries.push_back(measure.deepspeed);
-    stage = std::max(stage, measure.zero_stage);
-  }
-  if (!entries.empty()) {
-    lines.push_back(fmt::format("deepspeed={{\"zero_optimization\": {{\"stage\": {}, {}}}}}", stage,
-                                fmt::join(entries, ", ")));
-  }
+  std::string deepspeed = deepspeed_argument(recipe.measures);
+  if (!deepspeed.empty()) lines.push_back(std::move(deepspeed));
   return lines;
 }
 
@@ -213,8 +204,8 @@ std::string document_of(const Recipes& recipes, const Base& base) {
 std::string text_of(const Recipes& recipes, const Base& base, const Console& console) {
   if (recipes.fitting.empty()) {
     std::string text = fmt::format("None of {} combinations fits.\n", recipes.combinations);
-    if (!recipes.nearest.empty()) {
-      const Recipe& nearest = recipes.nearest.front();
+    if (recipes.nearest) {
+      const Recipe& nearest = *recipes.nearest;
       text += fmt::format("The nearest, {} with {}, takes {} of {}.\n", name_of(nearest.method),
                           nearest.text(), format_bytes(nearest.point.device_needed()),
                           format_bytes(nearest.point.capacity));

@@ -1,4 +1,5 @@
-// What a result hangs on that nobody has measured: one line, and all of it as JSON.
+// Reports the figures that nobody has measured and on which a result hangs: one line for people,
+// all of them as JSON.
 #pragma once
 
 #include <cstddef>

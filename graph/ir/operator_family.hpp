@@ -38,6 +38,8 @@ struct OperatorFamily {
   // Nobody keeps the output for backward: the same kernel makes it again, from input 0, before the
   // first backward node that reads it.
   bool remade_in_backward = false;
+  // Its kernels are a library's own, which a compiler of modules does not look into.
+  bool opaque = false;
 };
 
 enum class OperatorPart : std::uint8_t {
@@ -46,6 +48,7 @@ enum class OperatorPart : std::uint8_t {
   kWeightGradient,      // gradient of a node's weight only
   kBiasGradient,        // gradient of a node's bias only
   kBackward,            // any other kernel of a backward node
+  kDequantise,          // makes a weight from its codes, in forward or in backward
   kRecompute,           // a forward kernel that the node itself repeats in backward
   kRootGradient,        // the ones that backward starts from
   kAddGradients,        // sums the gradients of a tensor with several readers

@@ -31,7 +31,7 @@ enum class PartKind : std::uint8_t {
   // Backward of step 0 where it updates parameters, and creates the optimizer's state; empty
   // elsewhere.
   kBackwardFirst,
-  // What a step does with all gradients at once: unscales them, clips their norm.
+  // The step unscales all gradients at once or clips their norm.
   kBeforeOptimizer,
 };
 inline constexpr std::size_t kPartKinds = 14;

@@ -55,8 +55,9 @@ struct Operator {
 
   // The name of the family whose forward kernel this is: "linear"; empty for any other part.
   [[nodiscard]] std::string_view forward_family() const {
-    const bool forward = part == OperatorPart::kForward && family != nullptr;
-    return forward ? family->name : std::string_view();
+    const bool forward = part == OperatorPart::kForward ||
+                         (part == OperatorPart::kDequantise && phase == Phase::kForward);
+    return forward && family != nullptr ? family->name : std::string_view();
   }
 };
 

@@ -21,7 +21,7 @@ class ForwardBuilder {
     return tape_.create_temporary(name, shape, dtype);
   }
   void launch(BackwardKernel kernel) {
-    kernel.part = OperatorPart::kForward;
+    if (kernel.part != OperatorPart::kDequantise) kernel.part = OperatorPart::kForward;
     tape_.launch(kernel);
   }
 

@@ -35,8 +35,8 @@ class BackwardSplitter {
     }
   }
 
-  // What autograd's nodes and the schedule hold until backward returns does not wait for the
-  // weights, which hold what they read by reading it.
+  // Ends the holds of autograd's nodes and of the schedule when backward returns: the kernels of
+  // the weights hold their operands themselves, by reading them.
   void end_holds_early() {
     IdVector<NodeId, OperatorId> last_of_node;
     OperatorId last;

@@ -5,7 +5,7 @@
 //   backward           dx3 dx2 dx1                      sent before any weight gradient
 //   backward_weight    dw3 dw2 dw1                      any time later
 //
-// What a weight gradient reads, the saved activation and the gradient of the output, lives until
+// The saved activation and the gradient of the output, which a weight gradient reads, live until
 // then. Kernels that make both at once, such as those of norms, stay in backward.
 #pragma once
 

@@ -40,7 +40,7 @@ IdVector<NodeId, int> chunks_of_nodes(const Graph& graph, std::span<const int> b
   return chunks;
 }
 
-// What a tensor of the whole model depends on, and which chunks have to do with it.
+// The roots that a tensor of the whole model depends on, and the chunks that touch it.
 struct Origin {
   bool of_samples = false;
   bool of_parameters = false;

@@ -291,7 +291,8 @@ const PolicyEntry& lora_entry() {
       .source = "Hugging Face peft; Hu et al. 2021; Dettmers et al. 2023; Liu et al. 2024",
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         return std::make_unique<lora_detail::Lora>(decode_lora(d));
-      }};
+      },
+      .once = true};
   return kEntry;
 }
 

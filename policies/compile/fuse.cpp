@@ -21,10 +21,6 @@ class Fusion {
   void run();
 
  private:
-  struct Use {
-    std::size_t readers = 0;  // operators that touch the storage in any part
-  };
-
   void count_uses();
   void fuse(PartKind kind, std::uint16_t chunk);
   void join(const std::vector<OperatorId>& run);
@@ -35,7 +31,7 @@ class Fusion {
   }
 
   TrainingGraph& graph_;
-  IdVector<StorageId, Use> uses_;
+  IdVector<StorageId, std::size_t> uses_;    // operators that touch the storage in any part
   IdVector<StorageId, char> inside_;         // storages that need no memory any more
   IdVector<OperatorId, OperatorId> became_;  // the kernel that an operator is a part of
 };
@@ -45,15 +41,12 @@ void Fusion::count_uses() {
   for (const StepPart& part : graph_.parts.all()) {
     for (const OperatorId op : part.operators) {
       for (const Touch& touch : graph_.touches_of(op))
-        ++uses_[touch.storage].readers;
+        ++uses_[touch.storage];
     }
   }
-  const StorageId kept[] = {graph_.loss};
-  for (const StorageId id : kept) {
-    if (id.valid()) ++uses_[id].readers;
-  }
+  if (graph_.loss.valid()) ++uses_[graph_.loss];
   for (const StorageId id : graph_.module_state)
-    ++uses_[id].readers;
+    ++uses_[id];
 }
 
 // Makes the last operator of a run the kernel of all.
@@ -82,7 +75,7 @@ void Fusion::join(const std::vector<OperatorId>& run) {
   for (const StorageId id : order) {
     const Storage& storage = graph_.storages[id];
     const bool made_here = access[id] == Access::kCreate;
-    if (made_here && !storage.persistent && touched[id] == uses_[id].readers) {
+    if (made_here && !storage.persistent && touched[id] == uses_[id]) {
       inside_[id] = 1;
       continue;
     }
@@ -90,9 +83,7 @@ void Fusion::join(const std::vector<OperatorId>& run) {
     if (access[id] != Access::kCreate) kernel.work.read += storage.bytes;
     if (access[id] != Access::kRead) kernel.work.written += storage.bytes;
   }
-  kernel.name = run.size() == 1
-                    ? graph_.operators[run.back()].name
-                    : fmt::format("fused.{}_{}", run.size(), graph_.operators[run.back()].name);
+  kernel.name = fmt::format("fused.{}_{}", run.size(), kernel.name);
   kernel.first_touch = static_cast<std::uint32_t>(graph_.touches.size());
   kernel.touch_count = static_cast<std::uint32_t>(touches.size());
   graph_.touches.insert(graph_.touches.end(), touches.begin(), touches.end());

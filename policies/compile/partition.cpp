@@ -167,9 +167,7 @@ bool is_fusible(const TrainingGraph& graph, OperatorId id) {
   if (op.part == OperatorPart::kUseGathered || op.part == OperatorPart::kRelease ||
       op.part == OperatorPart::kRootGradient || op.part == OperatorPart::kCopyGradient)
     return false;
-  // The library's own kernels, which a compiler does not look into.
-  static const OperatorFamily* const kLibrary = find_family("quantised_linear");
-  if (kLibrary != nullptr && op.family == kLibrary) return false;
+  if (op.family != nullptr && op.family->opaque) return false;
   for (const Touch& touch : graph.touches_of(id)) {
     if (touch.access == Access::kOverwrite) return false;
     if (touch.access == Access::kMutate && graph.storages[touch.storage].persistent) return false;

@@ -1,7 +1,6 @@
 #include "policies/data/loader.hpp"
 
 #include <algorithm>
-#include <limits>
 
 #include <fmt/format.h>
 
@@ -53,7 +52,7 @@ LoaderFigures loader_figures(const LoaderSpec& spec, Bytes batch, std::int64_t s
   const double reading = spec.read.value > 0 ? 1e9 * bytes * ranks_per_host / spec.read.value : 0;
   // Workers decode one batch while another is read; a loop without workers does both in turn.
   const double interval = spec.workers > 0 ? std::max(decoding, reading) : decoding + reading;
-  const double most = static_cast<double>(std::numeric_limits<std::int64_t>::max()) / 4096;
+  const double most = static_cast<double>(kLargestQuantity) / loader_detail::kMostWorkers;
   figures.interval = Duration(static_cast<std::int64_t>(std::min(interval, most)));
 
   const LinkProfile& link = device.links.host_to_device;

@@ -65,6 +65,7 @@ struct PolicyEntry {
   // Reads what the policy asks of the mesh, before any policy is decoded; null where it asks for
   // nothing.
   void (*mesh)(const Decoder& parameters, MeshRequest& request) = nullptr;
+  bool once = false;  // a list that names it twice is a mistake
 };
 
 }  // namespace tidemark

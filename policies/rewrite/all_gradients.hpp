@@ -1,4 +1,4 @@
-// What a step does with all gradients at once between backward and the optimizer.
+// Kernels that read or change all gradients at once, between backward and the optimizer.
 #pragma once
 
 #include <cstdint>

@@ -168,7 +168,8 @@ const PolicyEntry& ema_entry() {
       .source = "Polyak and Juditsky 1992; torch.optim.swa_utils",
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         return std::make_unique<Ema>(decode_ema(d));
-      }};
+      },
+      .once = true};
   return kEntry;
 }
 

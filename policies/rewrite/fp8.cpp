@@ -22,7 +22,6 @@ constexpr std::int64_t kScaledTensors = 5;  // x, weight, output; gradient and i
 
 Attributes attributes_of(Fp8Recipe recipe, Attributes attributes) {
   const auto set = [&](std::string_view key, std::int64_t value) { attributes.set(key, value); };
-  set("weight_copies", 2);
   set("reads_twice", recipe == Fp8Recipe::kDelayed ? 0 : 1);
   switch (recipe) {
     case Fp8Recipe::kDelayed:

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/rewrite/partition/partition_errors.hpp"
 #include "policies/rewrite/entries.hpp"
 #include "policies/rewrite/pipeline_table.hpp"
 
@@ -20,18 +21,6 @@ namespace {
 
 constexpr int kMostStages = 4096;
 constexpr int kMostChunks = 64;
-
-// Returns "14 or 18": the divisors of `whole` next to `wanted`.
-std::string nearest_divisors(int whole, int wanted) {
-  int below = std::clamp(wanted, 1, std::max(whole, 1));
-  while (whole % below != 0)
-    --below;
-  int above = std::max(wanted, 1);
-  while (above <= whole && whole % above != 0)
-    ++above;
-  if (above > whole || above == below) return fmt::format("{}", below);
-  return fmt::format("{} or {}", below, above);
-}
 
 std::string pieces_text(const PipelineOptions& options) {
   return options.chunks == 1 ? fmt::format("{} stages", options.size)

@@ -52,7 +52,8 @@ constexpr std::array<PrecisionRules, 9> kPrecisions = {{
      .precision = Precision::kFp8Mixed,
      .model = DType::kBFloat16,
      .gradients = DType::kBFloat16,
-     .master_weights = true},
+     .master_weights = true,
+     .fp8 = true},
 }};
 
 }  // namespace

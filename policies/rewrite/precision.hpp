@@ -37,6 +37,8 @@ struct PrecisionRules {
   bool master_weights = false;
   // Matrix products of fp32 tensors round their operands to TF32.
   bool tf32 = false;
+  // Linear layers multiply fp8 copies of their operands (policies/rewrite/fp8.hpp).
+  bool fp8 = false;
 };
 
 // Returns the rules of all precisions, in the order of the enumeration.

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/scalars.hpp"
+#include "graph/rewrite/partition/partition_errors.hpp"
 #include "scenarios/read/decode_parts.hpp"
 #include "scenarios/read/elastic_options.hpp"
 
@@ -87,29 +88,20 @@ void check_single(const Listed& listed, const AnyPolicy& policy, const Scenario&
   }
 }
 
-// Throws for a second policy that divides the ranks as an earlier one of the same name does.
-void check_divided_once(const Listed& listed, const PolicyEntry& entry, const Scenario& scenario) {
+// Throws where a policy that only makes sense once is listed again.
+void check_listed_once(const Listed& listed, const PolicyEntry& entry, const Scenario& scenario) {
   const std::vector<std::string>& names = scenario.policy_names;
+  const bool divides = entry.mesh != nullptr;
   const bool again = std::find(names.begin(), names.end(), listed.name) != names.end();
-  if (entry.mesh == nullptr || !again) return;
+  if (!again || (!divides && !entry.once)) return;
   throw UserError(listed.location, "policies." + excerpt(listed.name),
-                  fmt::format("'{}' divides the ranks already; give it one size", listed.name));
+                  fmt::format("'{}' {}", listed.name,
+                              divides ? "divides the ranks already; give it one size"
+                                      : "is listed already; list it once"));
 }
 
 int ranks_of(const MeshRequest& request) {
   return request.tensor * request.context * request.pipeline;
-}
-
-// Returns "1, 2 and 4", the divisors of `of` next to `wanted`, below and above.
-std::string nearest_divisors(int of, int wanted) {
-  int below = std::clamp(wanted, 1, of);
-  while (of % below != 0)
-    --below;
-  int above = std::max(wanted, 1);
-  while (above <= of && of % above != 0)
-    ++above;
-  return above <= of && above != below ? fmt::format("{} or {}", below, above)
-                                       : fmt::format("{}", below);
 }
 
 // Throws unless the GPUs can be divided as the policies ask.
@@ -173,12 +165,6 @@ void decode_policies(const Decoder& scenario, const Environment& environment, Sc
   const RewriteContext context = rewrite_context(result);
   for (const Decoder& item : scenario.optional_child("policies").items()) {
     const decode_policies_detail::Listed listed = decode_policies_detail::decode_item(item);
-    const std::vector<std::string>& before = result.policy_names;
-    const bool adapters = listed.name == "lora" || listed.name == "ema";
-    if (adapters && std::find(before.begin(), before.end(), listed.name) != before.end()) {
-      throw UserError(listed.location, fmt::format("policies[{}]", before.size()),
-                      fmt::format("'{}' is listed already; list it once", listed.name));
-    }
     if (listed.name == kMemoryElastic) {
       static_cast<void>(decode_elastic(Decoder(listed.parameters, "policies." + listed.name)));
       result.elastic = listed.location;
@@ -188,7 +174,7 @@ void decode_policies(const Decoder& scenario, const Environment& environment, Sc
         decode_policies_detail::find_policy(listed, item.path(), environment.policies);
     AnyPolicy policy = entry.decode(Decoder(listed.parameters, "policies." + listed.name), context);
     decode_policies_detail::check_single(listed, policy, result);
-    decode_policies_detail::check_divided_once(listed, entry, result);
+    decode_policies_detail::check_listed_once(listed, entry, result);
     result.policies.push_back(std::move(policy));
     result.policy_names.push_back(listed.name);
   }

@@ -178,7 +178,7 @@ TrainingOptions decode_training(const Decoder& scenario, const ModelReference& m
   const bool has_bf16 = matrix_type(device, DType::kBFloat16) == DType::kBFloat16;
   options.precision =
       decode_precision(training, has_bf16 ? Precision::kBf16Mixed : Precision::kFp16Mixed);
-  if (options.precision == Precision::kFp8Mixed) {
+  if (rules_of(options.precision).fp8) {
     options.fp8 = decode_fp8(training);
     if (matrix_type(device, DType::kFloat8) != DType::kFloat8) {
       training.fail_at("precision", fmt::format("{} has no tensor cores for fp8, which come with "

@@ -226,7 +226,6 @@ std::vector<Measure> Measures::optimizers() const {
     measures.push_back({.kind = MeasureKind::kOptimizer,
                         .text = fmt::format("optimizer {}", name),
                         .settings = {{"training.optimizer", measures_detail::word(name)}},
-                        .changes_numbers = true,
                         .numbers = std::string(other.numbers),
                         .pytorch = std::string(other.pytorch),
                         .hugging_face = std::string(other.hugging_face),
@@ -245,7 +244,6 @@ std::vector<Measure> Measures::precisions() const {
     measures.push_back({.kind = MeasureKind::kPrecision,
                         .text = fmt::format("precision {}", name),
                         .settings = {{"training.precision", measures_detail::word(name)}},
-                        .changes_numbers = true,
                         .numbers = std::move(numbers),
                         .pytorch = std::move(pytorch),
                         .hugging_face = std::move(hugging_face),
@@ -287,7 +285,6 @@ std::optional<Measure> Measures::adapters(bool quantised_base) const {
       .text = quantised_base ? "qlora(rank 16, 4-bit base)" : "lora(rank 16)",
       .settings = {{"training.precision", measures_detail::word(has_bf16 ? "bf16" : "fp16")}},
       .policies = {std::move(item)},
-      .changes_numbers = true,
       .numbers = quantised_base ? "updates of rank 16 only, base rounded to 4 bits"
                                 : fmt::format("updates of rank 16 only, base in {}",
                                               has_bf16 ? "bf16" : "fp16"),
@@ -351,12 +348,26 @@ Measure Measures::micro_batch(std::int64_t size) const {
           .text = fmt::format("micro_batch {}, accumulate {}", size, accumulate),
           .settings = {{"training.micro_batch", measures_detail::word(fmt::to_string(size))},
                        {"training.accumulate", measures_detail::word(fmt::to_string(accumulate))}},
-          .changes_numbers = measures_detail::has_batch_norm(model_.training),
+          .numbers = measures_detail::has_batch_norm(model_.training)
+                         ? "statistics of smaller batches"
+                         : "",
           .pytorch = fmt::format("(loss / {0}).backward() for each of {0} batches of {1}, then "
                                  "optimizer.step()",
                                  accumulate, size),
           .hugging_face = fmt::format(
               "per_device_train_batch_size={}, gradient_accumulation_steps={}", size, accumulate)};
+}
+
+std::string deepspeed_argument(std::span<const Measure> measures) {
+  std::vector<std::string> entries;
+  int stage = 0;
+  for (const Measure& measure : measures) {
+    if (!measure.deepspeed.empty()) entries.push_back(measure.deepspeed);
+    stage = std::max(stage, measure.zero_stage);
+  }
+  if (entries.empty()) return {};
+  return fmt::format("deepspeed={{\"zero_optimization\": {{\"stage\": {}, {}}}}}", stage,
+                     fmt::join(entries, ", "));
 }
 
 std::vector<Override> Measures::overrides(const std::vector<Measure>& measures) const {

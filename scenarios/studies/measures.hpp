@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,15 +36,21 @@ struct Measure {
   std::string text;                // the change in words
   std::vector<Override> settings;  // keys of the scenario
   std::vector<Value> policies;     // policies that are added to those of the scenario
-  bool changes_numbers = false;    // training computes other numbers, not only in another order
-  std::string numbers;             // what is other about them, in words
+  std::string numbers;             // what training computes otherwise, in words; else empty
   // The next five say how the same is had elsewhere; empty where it is not.
   std::string pytorch;       // a line of PyTorch or of a library
   std::string hugging_face;  // arguments of Hugging Face's trainers
   std::string axolotl;       // lines of its file
   std::string deepspeed;     // an entry of zero_optimization in DeepSpeed's configuration
   int zero_stage = 0;        // the least stage that knows the entry
+
+  // Whether training computes other numbers, not only in another order.
+  [[nodiscard]] bool changes_numbers() const { return !numbers.empty(); }
 };
+
+// Returns the argument of Hugging Face's trainers that takes the measures' entries of DeepSpeed's
+// configuration; empty where none has one.
+[[nodiscard]] std::string deepspeed_argument(std::span<const Measure> measures);
 
 // The measures that make sense for one scenario. The scenario, its document and its model outlive
 // this.

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,7 +46,7 @@ struct Recipes {
   std::vector<std::size_t> shown;
   std::size_t combinations = 0;  // that were tried
   // The combination that comes nearest where none fits.
-  std::vector<Recipe> nearest;  // at most one
+  std::optional<Recipe> nearest;
 };
 inline constexpr std::size_t kShownRecipes = 3;
 

@@ -47,18 +47,12 @@ PointResult simulate_changed(const Scenario& changed, const Original& original,
 // one of the measures cannot be had.
 std::vector<std::string> for_hugging_face(const Candidate& candidate) {
   std::vector<std::string> lines;
-  std::vector<std::string> entries;
-  int stage = 0;
   for (const Measure& measure : candidate) {
     if (measure.hugging_face.empty() && measure.deepspeed.empty()) return {};
     if (!measure.hugging_face.empty()) lines.push_back(measure.hugging_face);
-    if (!measure.deepspeed.empty()) entries.push_back(measure.deepspeed);
-    stage = std::max(stage, measure.zero_stage);
   }
-  if (!entries.empty()) {
-    lines.push_back(fmt::format("deepspeed={{\"zero_optimization\": {{\"stage\": {}, {}}}}}", stage,
-                                fmt::join(entries, ", ")));
-  }
+  std::string deepspeed = deepspeed_argument(candidate);
+  if (!deepspeed.empty()) lines.push_back(std::move(deepspeed));
   return lines;
 }
 
@@ -77,7 +71,7 @@ Suggestion described(const Candidate& candidate, std::vector<Override> overrides
   std::vector<std::string> texts;
   for (const Measure& measure : candidate) {
     texts.push_back(measure.text);
-    result.changes_numbers = result.changes_numbers || measure.changes_numbers;
+    result.changes_numbers = result.changes_numbers || measure.changes_numbers();
   }
   result.change = fmt::format("{}", fmt::join(texts, " + "));
   result.pytorch = for_pytorch(candidate);

@@ -13,9 +13,7 @@ namespace term_settings_detail {
 namespace {
 
 std::string for_hugging_face(const Measure& measure) {
-  if (!measure.hugging_face.empty() || measure.deepspeed.empty()) return measure.hugging_face;
-  return fmt::format("deepspeed={{\"zero_optimization\": {{\"stage\": {}, {}}}}}",
-                     measure.zero_stage, measure.deepspeed);
+  return measure.hugging_face.empty() ? deepspeed_argument({&measure, 1}) : measure.hugging_face;
 }
 
 // Lists measures under the terms that they change.

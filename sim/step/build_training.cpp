@@ -67,7 +67,7 @@ Graph rewrite_forward(const StepSpec& spec, Graph graph, std::vector<PassTime>& 
     rewrites.push_back(&*autocast);
   }
   const Fp8Products fp8(training.fp8);
-  if (training.precision == Precision::kFp8Mixed) rewrites.push_back(&fp8);
+  if (rules_of(training.precision).fp8) rewrites.push_back(&fp8);
   const RewriteContext context = rewrite_context(spec);
   for (const ForwardRewrite* rewrite : by_stage(std::move(rewrites))) {
     graph = run_pass(

@@ -55,7 +55,7 @@ DType compute_type(const StepSpec& spec) {
     if (rewrite->compute_dtype()) return *rewrite->compute_dtype();
   }
   if (rules.tf32) return DType::kTf32;
-  if (rules.precision == Precision::kFp8Mixed) return DType::kFloat8;
+  if (rules.fp8) return DType::kFloat8;
   return rules.autocast.value_or(rules.model);
 }
 
@@ -320,7 +320,7 @@ void PointSimulation::examine_run() {
   point_.dequantise = {};
   for (const Occurrence& at : compiled_.order.at) {
     const bool last = at.step + 1 == compiled_.order.steps;
-    if (last && model_.training.operators[at.op].name == kDequantise)
+    if (last && model_.training.operators[at.op].part == OperatorPart::kDequantise)
       point_.dequantise += compiled_.costs.device[at.op];
   }
   point_.communication = communication_of(model_.training, program, scratch_, point_.run);

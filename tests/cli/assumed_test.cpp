@@ -1,4 +1,4 @@
-// What a result hangs on that is assumed: `run` of one point.
+// `run` of one point names the assumed figures that its result hangs on.
 #include <string>
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// What adapters add to a model beside products and sums.
+// Operators that adapters add to a model beside products and sums.
 #include "graph/operators/kernels.hpp"
 #include "graph/operators/registry.hpp"
 

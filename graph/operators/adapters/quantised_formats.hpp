@@ -11,9 +11,6 @@
 
 namespace tidemark {
 
-// The kernel that makes a weight from its codes.
-inline constexpr std::string_view kDequantise = "dequantise";
-
 // Libraries that quantise weights.
 enum class QuantisedBy : std::uint8_t { kBitsandbytes, kTorchao };
 

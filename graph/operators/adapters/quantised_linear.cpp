@@ -1,52 +1,24 @@
 // Linear layers whose frozen weight is kept as codes: bitsandbytes' 4-bit and LLM.int8 layers, and
 // torchao's NF4. Autograd keeps the codes, which are a part of the model.
-#include <fmt/format.h>
-
 #include "graph/operators/adapters/quantised_formats.hpp"
 #include "graph/operators/forward_builder.hpp"
 #include "graph/operators/kernels.hpp"
+#include "graph/operators/products/linear_product.hpp"
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
 namespace quantised_linear_family {
 
-constexpr std::size_t kX = 0;
-constexpr std::size_t kWeight = 1;      // codes in the shape of the weight
-constexpr std::size_t kBias = 2;        // optional
 constexpr std::size_t kFirstState = 3;  // scales and tables
 constexpr std::int64_t kFewRows = 4;    // up to so many rows are multiplied with the codes
-
-struct Extent {
-  std::int64_t m, n, k;
-};
-
-Extent extent_of(const NodeView& node) {
-  const Tensor& x = node.input(kX);
-  const std::int64_t k = x.shape[-1];
-  return {.m = x.elements().count / k, .n = node.output().shape[-1], .k = k};
-}
 
 const QuantisedFormat& format_of(const NodeView& node) {
   return *find_quantised_format(node.attributes().text("format"),
                                 node.attributes().text("library"));
 }
 
-void infer(Inference& inference) {
-  const Tensor& x = inference.input(kX);
-  const Tensor& weight = inference.input(kWeight);
-  inference.require(x.shape.rank() >= 1 && weight.shape.rank() == 2,
-                    "needs an input with at least one axis and a weight with two");
-  const bool transposed = inference.attributes().flag("transposed_weight");
-  inference.require(x.shape[-1] == weight.shape[transposed ? 0 : 1],
-                    fmt::format("the input's last axis is {}, but the weight has the shape {}",
-                                x.shape[-1], to_string(weight.shape)));
-  Shape result = x.shape;
-  result[-1] = weight.shape[transposed ? 1 : 0];
-  inference.create(result, x.dtype);
-}
-
 std::vector<Tensor> parts_of(const NodeView& node) {
-  std::vector<Tensor> parts{node.input(kWeight)};
+  std::vector<Tensor> parts{node.input(kLinearWeight)};
   for (std::size_t i = kFirstState; i < node.input_count(); ++i)
     parts.push_back(node.input(i));
   return parts;
@@ -56,7 +28,10 @@ std::vector<Tensor> parts_of(const NodeView& node) {
 BackwardKernel dequantise(const NodeView& node, const Tensor& weight) {
   const QuantisedFormat& format = format_of(node);
   const Elements elements = weight.elements();
-  BackwardKernel kernel{.name = kDequantise, .reads = parts_of(node), .creates = {weight}};
+  BackwardKernel kernel{.name = "dequantise",
+                        .part = OperatorPart::kDequantise,
+                        .reads = parts_of(node),
+                        .creates = {weight}};
   kernel.work = {.op_class = OperatorClass::kElementwise,
                  .dtype = weight.dtype,
                  .flops = flops_per(1, weight),
@@ -75,19 +50,19 @@ BackwardKernel dequantise(const NodeView& node, const Tensor& weight) {
 
 void emit_4bit(ForwardBuilder& f) {
   const NodeView& node = f.node();
-  const auto [m, n, k] = extent_of(node);
-  const Tensor& x = node.input(kX);
+  const auto [m, n, k] = linear_extent(node);
+  const Tensor& x = node.input(kLinearX);
   BackwardKernel product{.name = "quantised_linear",
                          .reads = {x},
                          .creates = {node.output()},
                          .work = matmul_work(x.dtype, m, n, k, 1)};
-  if (node.has_input(kBias)) product.reads.push_back(node.input(kBias));
+  if (node.has_input(kLinearBias)) product.reads.push_back(node.input(kLinearBias));
   const bool by_codes = m <= kFewRows && format_of(node).library == QuantisedBy::kBitsandbytes;
   if (by_codes) {
     for (const Tensor& part : parts_of(node))
       product.reads.push_back(part);
   } else {
-    const Tensor weight = f.create("dequantised", node.input(kWeight).shape, x.dtype);
+    const Tensor weight = f.create("dequantised", node.input(kLinearWeight).shape, x.dtype);
     f.launch(dequantise(node, weight));
     product.reads.push_back(weight);
   }
@@ -98,8 +73,8 @@ void emit_4bit(ForwardBuilder& f) {
 // of outliers, a share of the input that only its values tell, are left out.
 void emit_int8(ForwardBuilder& f) {
   const NodeView& node = f.node();
-  const auto [m, n, k] = extent_of(node);
-  const Tensor& x = node.input(kX);
+  const auto [m, n, k] = linear_extent(node);
+  const Tensor& x = node.input(kLinearX);
   const Tensor codes = f.create("CA", x.shape, DType::kInt8);
   const Tensor scales = f.create("SCA", {m}, DType::kFloat32);
   BackwardKernel rows{
@@ -115,7 +90,7 @@ void emit_int8(ForwardBuilder& f) {
   shape[-1] = n;
   const Tensor sums = f.create("int32_result", shape, DType::kInt32);
   f.launch({.name = "quantised_linear",
-            .reads = {codes, node.input(kWeight)},
+            .reads = {codes, node.input(kLinearWeight)},
             .creates = {sums},
             .work = matmul_work(DType::kFloat16, m, n, k, 1)});
   BackwardKernel scale{
@@ -123,7 +98,7 @@ void emit_int8(ForwardBuilder& f) {
       .reads = {sums, scales, node.input(kFirstState)},
       .creates = {node.output()},
       .work = work_on(OperatorClass::kElementwise, flops_per(2, sums), {sums}, {node.output()})};
-  if (node.has_input(kBias)) scale.reads.push_back(node.input(kBias));
+  if (node.has_input(kLinearBias)) scale.reads.push_back(node.input(kLinearBias));
   if (x.dtype != DType::kFloat16) scale.temporary = bytes_of(DType::kFloat16, sums.elements());
   f.launch(scale);
 }
@@ -135,35 +110,26 @@ void emit(ForwardBuilder& f) {
 
 // The product alone, without what dequantises before it.
 ForwardKernel forward(const NodeView& node) {
-  const auto [m, n, k] = extent_of(node);
-  return {.work = matmul_work(node.input(kX).dtype, m, n, k, 1)};
+  const auto [m, n, k] = linear_extent(node);
+  return {.work = matmul_work(node.input(kLinearX).dtype, m, n, k, 1)};
 }
 
 // MatMul4Bit keeps the codes alone, since 0.43.2; MatMul8bitLt keeps its input as well.
 void save(SavedSet& saved) {
   const NodeView& node = saved.node();
-  if (!node.needs_gradient(kX)) return;
-  if (format_of(node).codes == DType::kInt8) saved.input(kX);
-  saved.input(kWeight);
+  if (!node.needs_gradient(kLinearX)) return;
+  if (format_of(node).codes == DType::kInt8) saved.input(kLinearX);
+  saved.input(kLinearWeight);
 }
 
 void backward(BackwardBuilder& b) {
   const NodeView& node = b.node();
-  const auto [m, n, k] = extent_of(node);
+  const auto [m, n, k] = linear_extent(node);
   const Tensor gradient = reshaped(b, b.output_gradient(), {m, n});
-  if (b.needs_gradient(kBias)) {
-    const Tensor result = b.create_like("bias_gradient", node.input(kBias));
-    b.launch(
-        {.name = "quantised_linear.bias_gradient",
-         .part = OperatorPart::kBiasGradient,
-         .reads = {gradient},
-         .creates = {result},
-         .work = work_on(OperatorClass::kReduction, flops_per(1, gradient), {gradient}, {result})});
-    b.set_input_gradient(kBias, result);
-  }
-  if (!b.needs_gradient(kX)) return;
-  const Tensor& x = node.input(kX);
-  const Tensor weight = b.create("dequantised", node.input(kWeight).shape, gradient.dtype);
+  launch_bias_gradient(b, "quantised_linear.bias_gradient", gradient);
+  if (!b.needs_gradient(kLinearX)) return;
+  const Tensor& x = node.input(kLinearX);
+  const Tensor weight = b.create("dequantised", node.input(kLinearWeight).shape, gradient.dtype);
   b.launch(dequantise(node, weight));
   const Tensor result = b.create("input_gradient", x.shape, x.dtype);
   b.launch({.name = "quantised_linear.input_gradient",
@@ -171,17 +137,18 @@ void backward(BackwardBuilder& b) {
             .reads = {gradient, weight},
             .creates = {result},
             .work = matmul_work(x.dtype, m, k, n, 1)});
-  b.set_input_gradient(kX, result);
+  b.set_input_gradient(kLinearX, result);
 }
 
 constexpr OperatorFamily kFamilies[] = {
     {.name = "quantised_linear",
      .summary = "x times a weight that is kept as codes and dequantised at each use",
-     .infer = infer,
+     .infer = infer_linear,
      .forward = forward,
      .save = save,
      .backward = backward,
-     .emit = emit},
+     .emit = emit,
+     .opaque = true},
 };
 
 }  // namespace quantised_linear_family

@@ -1,43 +1,26 @@
 #include "graph/operators/products/fp8_linear.hpp"
 
-#include <utility>
+#include <string_view>
 
 #include <fmt/format.h>
 
 #include "graph/operators/forward_builder.hpp"
 #include "graph/operators/kernels.hpp"
+#include "graph/operators/products/linear_product.hpp"
 
 namespace tidemark {
 namespace fp8_linear_detail {
 namespace {
 
-constexpr std::size_t kX = 0;
-constexpr std::size_t kWeight = 1;  // [n, k]; [k, n] with transposed_weight
-constexpr std::size_t kBias = 2;
-
-struct Extent {
-  std::int64_t m, n, k;
-};
-
-Extent extent_of(const NodeView& node) {
-  const Tensor& x = node.input(kX);
-  const std::int64_t k = x.shape[-1];
-  return {.m = x.elements().count / k, .n = node.output().shape[-1], .k = k};
-}
+constexpr std::int64_t kMultiple = 16;     // of both features, that the tensor cores ask for
+constexpr std::int64_t kWeightCopies = 2;  // forward's own and the transposed one for backward
 
 void infer(Inference& inference) {
-  const Tensor& x = inference.input(kX);
-  const Tensor& weight = inference.input(kWeight);
-  const bool transposed = inference.attributes().flag("transposed_weight");
-  const std::int64_t in_features = weight.shape[transposed ? 0 : 1];
-  const std::int64_t out_features = weight.shape[transposed ? 1 : 0];
-  inference.require(x.shape[-1] == in_features, "the input does not have the weight's features");
-  inference.require(in_features % 16 == 0 && out_features % 16 == 0,
-                    fmt::format("fp8 products take features that are multiples of 16, not {} x {}",
-                                out_features, in_features));
-  Shape result = x.shape;
-  result[-1] = out_features;
-  inference.create(result, x.dtype);
+  infer_linear(inference);
+  const Shape& weight = inference.input(kLinearWeight).shape;
+  inference.require(weight[0] % kMultiple == 0 && weight[1] % kMultiple == 0,
+                    fmt::format("fp8 products take features that are multiples of {}, not {}",
+                                kMultiple, to_string(weight)));
 }
 
 bool keeps_operands(const NodeView& node) {
@@ -57,11 +40,10 @@ Shape bytes_as_shape(Bytes bytes) {
 }
 
 Bytes input_copy(const NodeView& node) {
-  return copy_bytes(node, node.input(kX).elements().count, false);
+  return copy_bytes(node, node.input(kLinearX).elements().count, false);
 }
 Bytes weight_copies(const NodeView& node) {
-  const std::int64_t copies = node.attributes().integer("weight_copies", 2);
-  return copies * copy_bytes(node, node.input(kWeight).elements().count, true);
+  return kWeightCopies * copy_bytes(node, node.input(kLinearWeight).elements().count, true);
 }
 
 // A cast reads its operand once, or twice where the scale comes from the operand itself.
@@ -78,16 +60,16 @@ Work cast_work(const NodeView& node, const Tensor& from, Bytes written) {
 void save(SavedSet& saved) {
   const NodeView& node = saved.node();
   const bool high = keeps_operands(node);
-  if (node.needs_gradient(kWeight)) {
+  if (node.needs_gradient(kLinearWeight)) {
     if (high) {
-      saved.input(kX);
+      saved.input(kLinearX);
     } else {
       saved.extra("input_fp8", bytes_as_shape(input_copy(node)), DType::kInt8);
     }
   }
-  if (node.needs_gradient(kX)) {
+  if (node.needs_gradient(kLinearX)) {
     if (high) {
-      saved.input(kWeight);
+      saved.input(kLinearWeight);
     } else {
       saved.extra("weight_fp8", bytes_as_shape(weight_copies(node)), DType::kInt8);
     }
@@ -96,12 +78,12 @@ void save(SavedSet& saved) {
 
 void emit(ForwardBuilder& b) {
   const NodeView& node = b.node();
-  const auto [m, n, k] = extent_of(node);
-  const Tensor& x = node.input(kX);
-  const Tensor& weight = node.input(kWeight);
+  const auto [m, n, k] = linear_extent(node);
+  const Tensor& x = node.input(kLinearX);
+  const Tensor& weight = node.input(kLinearWeight);
   const bool trains = node.output().requires_grad && !keeps_operands(node);
-  const bool keeps_x = trains && node.needs_gradient(kWeight);
-  const bool keeps_weight = trains && node.needs_gradient(kX);
+  const bool keeps_x = trains && node.needs_gradient(kLinearWeight);
+  const bool keeps_weight = trains && node.needs_gradient(kLinearX);
 
   const Tensor rows = b.create("input_rowwise", bytes_as_shape(input_copy(node)), DType::kInt8);
   BackwardKernel quantise{.name = "fp8_linear.quantise_input", .reads = {x}, .creates = {rows}};
@@ -123,7 +105,7 @@ void emit(ForwardBuilder& b) {
   product.written = node.output().bytes();
   BackwardKernel kernel{
       .name = "fp8_linear", .reads = {rows, columns}, .creates = {node.output()}, .work = product};
-  if (node.has_input(kBias)) kernel.reads.push_back(node.input(kBias));
+  if (node.has_input(kLinearBias)) kernel.reads.push_back(node.input(kLinearBias));
   b.launch(kernel);
 }
 
@@ -136,52 +118,56 @@ Tensor quantised(BackwardBuilder& b, std::string_view name, const Tensor& from, 
   return copy;
 }
 
+// Returns the operand that forward saved as an fp8 copy, or a copy of the operand itself.
+Tensor kept_copy(BackwardBuilder& b, std::size_t operand) {
+  const bool weight = operand == kLinearWeight;
+  if (!keeps_operands(b.node())) return b.saved(weight ? "weight_fp8" : "input_fp8");
+  return quantised(b, weight ? "fp8_linear.quantise_weight" : "fp8_linear.quantise_input",
+                   b.node().input(operand), weight);
+}
+
+// One product of backward: a copy of the gradient times the kept copy of the other operand.
+struct GradientProduct {
+  std::size_t of;     // the operand whose gradient it is
+  std::size_t other;  // the operand it is multiplied with
+  OperatorPart part;
+  std::string_view result;
+  std::string_view name;
+  std::string_view copy;  // the cast of the gradient
+};
+
+constexpr GradientProduct kProducts[] = {
+    {kLinearX, kLinearWeight, OperatorPart::kInputGradient, "input_gradient",
+     "fp8_linear.input_gradient", "fp8_linear.quantise_gradient"},
+    {kLinearWeight, kLinearX, OperatorPart::kWeightGradient, "weight_gradient",
+     "fp8_linear.weight_gradient", "fp8_linear.transpose_gradient"},
+};
+
+void launch_product(BackwardBuilder& b, const Tensor& gradient, const GradientProduct& product) {
+  if (!b.needs_gradient(product.of)) return;
+  const auto [m, n, k] = linear_extent(b.node());
+  const Tensor copy = quantised(b, product.copy, gradient, false);
+  const Tensor other = kept_copy(b, product.other);
+  const Tensor& operand = b.node().input(product.of);
+  const Tensor result = b.create(product.result, operand.shape, operand.dtype);
+  Work work = product.of == kLinearX ? matmul_work(DType::kFloat8, m, k, n, 1)
+                                     : matmul_work(DType::kFloat8, n, k, m, 1);
+  work.written = result.bytes();
+  b.launch({.name = product.name,
+            .part = product.part,
+            .reads = {copy, other},
+            .creates = {result},
+            .work = work});
+  b.set_input_gradient(product.of, result);
+}
+
+// The kernel of the cast sums the bias's gradient, too.
 void backward(BackwardBuilder& b) {
-  const NodeView& node = b.node();
-  const auto [m, n, k] = extent_of(node);
+  const auto [m, n, k] = linear_extent(b.node());
   const Tensor gradient = reshaped(b, b.output_gradient(), {m, n});
-  const Tensor& x = node.input(kX);
-  const Tensor& weight = node.input(kWeight);
-  const bool high = keeps_operands(node);
-  if (b.needs_gradient(kBias)) {
-    // The kernel of the cast sums the bias's gradient, too.
-    const Tensor bias = b.create_like("bias_gradient", node.input(kBias));
-    b.launch(
-        {.name = "fp8_linear.bias_gradient",
-         .part = OperatorPart::kBiasGradient,
-         .reads = {gradient},
-         .creates = {bias},
-         .work = work_on(OperatorClass::kReduction, flops_per(1, gradient), {gradient}, {bias})});
-    b.set_input_gradient(kBias, bias);
-  }
-  if (b.needs_gradient(kX)) {
-    const Tensor rows = quantised(b, "fp8_linear.quantise_gradient", gradient, false);
-    const Tensor columns =
-        high ? quantised(b, "fp8_linear.quantise_weight", weight, true) : b.saved("weight_fp8");
-    const Tensor result = b.create("input_gradient", x.shape, x.dtype);
-    Work work = matmul_work(DType::kFloat8, m, k, n, 1);
-    work.written = result.bytes();
-    b.launch({.name = "fp8_linear.input_gradient",
-              .part = OperatorPart::kInputGradient,
-              .reads = {rows, columns},
-              .creates = {result},
-              .work = work});
-    b.set_input_gradient(kX, result);
-  }
-  if (b.needs_gradient(kWeight)) {
-    const Tensor columns = quantised(b, "fp8_linear.transpose_gradient", gradient, false);
-    const Tensor rows =
-        high ? quantised(b, "fp8_linear.quantise_input", x, false) : b.saved("input_fp8");
-    const Tensor result = b.create("weight_gradient", weight.shape, weight.dtype);
-    Work work = matmul_work(DType::kFloat8, n, k, m, 1);
-    work.written = result.bytes();
-    b.launch({.name = "fp8_linear.weight_gradient",
-              .part = OperatorPart::kWeightGradient,
-              .reads = {columns, rows},
-              .creates = {result},
-              .work = work});
-    b.set_input_gradient(kWeight, result);
-  }
+  launch_bias_gradient(b, "fp8_linear.bias_gradient", gradient);
+  for (const GradientProduct& product : kProducts)
+    launch_product(b, gradient, product);
 }
 
 constexpr OperatorFamily kFp8Linear{.name = "fp8_linear",

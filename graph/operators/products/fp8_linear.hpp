@@ -19,8 +19,6 @@ namespace tidemark {
 // Scales beside the elements of an fp8 tensor: one of `bytes` for each `block` elements; none where
 // one scale serves the whole tensor. Attributes "scale_block" and "scale_bytes" of the node, and
 // "weight_scale_block" for weights.
-// "weight_copies" is the number of copies of the weight that forward keeps: 2, or 1 where the
-// tensor cores read either order.
 // "reads_twice" says that the largest magnitude is found before the copy is made.
 [[nodiscard]] const OperatorFamily& fp8_linear_family();
 

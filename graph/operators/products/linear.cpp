@@ -1,51 +1,25 @@
 // torch.nn.functional.linear and matrix products with a 2-D right operand (addmm, mm).
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "graph/operators/kernels.hpp"
+#include "graph/operators/products/linear_product.hpp"
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
 namespace linear_family {
 
-constexpr std::size_t kX = 0;       // [..., k]
-constexpr std::size_t kWeight = 1;  // [n, k]; [k, n] with transposed_weight (GPT-2's Conv1D, mm)
-constexpr std::size_t kBias = 2;    // [n], optional
-
-struct Extent {
-  std::int64_t m, n, k;
-};
-
-Extent extent_of(const NodeView& node) {
-  const Tensor& x = node.input(kX);
-  const std::int64_t k = x.shape[-1];
-  return {.m = x.elements().count / k, .n = node.output().shape[-1], .k = k};
-}
+constexpr std::string_view kBiasGradient = "linear.bias_gradient";
 
 void infer(Inference& inference) {
-  const Tensor& x = inference.input(kX);
-  const Tensor& weight = inference.input(kWeight);
-  inference.require(x.shape.rank() >= 1 && weight.shape.rank() == 2,
-                    "needs an input with at least one axis and a weight with two");
-  const bool transposed = inference.attributes().flag("transposed_weight");
-  const std::int64_t in_features = weight.shape[transposed ? 0 : 1];
-  const std::int64_t out_features = weight.shape[transposed ? 1 : 0];
-  inference.require(x.shape[-1] == in_features,
-                    fmt::format("the input's last axis is {}, but the weight takes {} features",
-                                x.shape[-1], in_features));
+  infer_linear(inference);
+  const Tensor& x = inference.input(kLinearX);
+  const Tensor& weight = inference.input(kLinearWeight);
   inference.require(x.dtype == weight.dtype,
                     fmt::format("the input is {}, but the weight is {}: cast one of them",
                                 name_of(x.dtype), name_of(weight.dtype)));
-  if (inference.has_input(kBias)) {
-    const Shape& bias = inference.input(kBias).shape;
-    inference.require(bias == Shape{out_features},
-                      fmt::format("the bias has shape {}, but there are {} output features",
-                                  to_string(bias), out_features));
-  }
-  Shape result = x.shape;
-  result[-1] = out_features;
-  inference.create(result, x.dtype);
 }
 
 // The operators that F.linear runs.
@@ -58,18 +32,18 @@ enum class Form {
 // Whether rows that have no even spacing in memory are left to this operator.
 bool has_uneven_rows(const NodeView& node) {
   Strides strides;
-  const Tensor& x = node.input(kX);
-  const auto [m, n, k] = extent_of(node);
+  const Tensor& x = node.input(kLinearX);
+  const auto [m, n, k] = linear_extent(node);
   return !view_strides(x.shape, x.strides, {m, k}, strides);
 }
 
 Form form_of(const NodeView& node) {
-  const Tensor& x = node.input(kX);
+  const Tensor& x = node.input(kLinearX);
   const FrameworkRules& rules = node.rules();
   if (x.shape.rank() > 2 && has_uneven_rows(node) && rules.multiplies_transposed_rows_in_batches) {
     return Form::kBatches;
   }
-  if (!node.has_input(kBias) || x.shape.rank() <= 2 || rules.linear_flattens_any_rank) {
+  if (!node.has_input(kLinearBias) || x.shape.rank() <= 2 || rules.linear_flattens_any_rank) {
     return Form::kAddmm;
   }
   const bool flattens =
@@ -82,11 +56,11 @@ bool copies_rows(const NodeView& node) {
 }
 
 ForwardKernel forward(const NodeView& node) {
-  const auto [m, n, k] = extent_of(node);
+  const auto [m, n, k] = linear_extent(node);
   ForwardKernel kernel{.work = matmul_work(node.output().dtype, m, n, k, 1)};
-  if (node.has_input(kBias)) kernel.work.read += node.input(kBias).bytes();
-  if (copies_rows(node) && !node.needs_gradient(kWeight)) {
-    kernel.temporary = node.input(kX).bytes();
+  if (node.has_input(kLinearBias)) kernel.work.read += node.input(kLinearBias).bytes();
+  if (copies_rows(node) && !node.needs_gradient(kLinearWeight)) {
+    kernel.temporary = node.input(kLinearX).bytes();
   }
   return kernel;
 }
@@ -94,34 +68,34 @@ ForwardKernel forward(const NodeView& node) {
 // A frozen weight does not need the input, and an input without gradient not the weight.
 void save(SavedSet& saved) {
   const NodeView& node = saved.node();
-  if (node.needs_gradient(kWeight)) {
+  if (node.needs_gradient(kLinearWeight)) {
     if (copies_rows(node)) {
-      saved.extra("rows", node.input(kX).shape, node.input(kX).dtype);
+      saved.extra("rows", node.input(kLinearX).shape, node.input(kLinearX).dtype);
     } else {
-      saved.input(kX);
+      saved.input(kLinearX);
     }
   }
-  if (node.needs_gradient(kX)) saved.input(kWeight);
+  if (node.needs_gradient(kLinearX)) saved.input(kLinearWeight);
 }
 
 Tensor launch_input_gradient(BackwardBuilder& b, const Tensor& gradient) {
-  if (!b.needs_gradient(kX)) return {};
-  const auto [m, n, k] = extent_of(b.node());
-  const Tensor& x = b.node().input(kX);
+  if (!b.needs_gradient(kLinearX)) return {};
+  const auto [m, n, k] = linear_extent(b.node());
+  const Tensor& x = b.node().input(kLinearX);
   const Tensor result = b.create("input_gradient", x.shape, x.dtype);
   b.launch({.name = "linear.input_gradient",
             .part = OperatorPart::kInputGradient,
-            .reads = {gradient, b.node().input(kWeight)},
+            .reads = {gradient, b.node().input(kLinearWeight)},
             .creates = {result},
             .work = matmul_work(x.dtype, m, k, n, 1)});
   return result;
 }
 
 Tensor launch_weight_gradient(BackwardBuilder& b, const Tensor& gradient) {
-  if (!b.needs_gradient(kWeight)) return {};
-  const auto [m, n, k] = extent_of(b.node());
-  const Tensor& weight = b.node().input(kWeight);
-  const Tensor rows = copies_rows(b.node()) ? b.saved("rows") : b.node().input(kX);
+  if (!b.needs_gradient(kLinearWeight)) return {};
+  const auto [m, n, k] = linear_extent(b.node());
+  const Tensor& weight = b.node().input(kLinearWeight);
+  const Tensor rows = copies_rows(b.node()) ? b.saved("rows") : b.node().input(kLinearX);
   const Tensor result = b.create("weight_gradient", weight.shape, weight.dtype);
   b.launch({.name = "linear.weight_gradient",
             .part = OperatorPart::kWeightGradient,
@@ -131,27 +105,15 @@ Tensor launch_weight_gradient(BackwardBuilder& b, const Tensor& gradient) {
   return result;
 }
 
-void launch_bias_gradient(BackwardBuilder& b, const Tensor& gradient) {
-  if (!b.needs_gradient(kBias)) return;
-  const Tensor result = b.create_like("bias_gradient", b.node().input(kBias));
-  b.launch(
-      {.name = "linear.bias_gradient",
-       .part = OperatorPart::kBiasGradient,
-       .reads = {gradient},
-       .creates = {result},
-       .work = work_on(OperatorClass::kReduction, flops_per(1, gradient), {gradient}, {result})});
-  b.set_input_gradient(kBias, result);
-}
-
 // BmmBackward of [batch, m, k] with the expanded weight [batch, k, n]; ExpandBackward sums the
 // weight's gradients of the batch, and their sum is transposed.
 void launch_batches(BackwardBuilder& b, const Tensor& gradient) {
-  const auto [m, n, k] = extent_of(b.node());
-  const Tensor& x = b.node().input(kX);
-  const Tensor& weight = b.node().input(kWeight);
+  const auto [m, n, k] = linear_extent(b.node());
+  const Tensor& x = b.node().input(kLinearX);
+  const Tensor& weight = b.node().input(kLinearWeight);
   const std::int64_t batch = x.shape[0];
   Tensor by_batch;
-  if (b.needs_gradient(kWeight)) {
+  if (b.needs_gradient(kLinearWeight)) {
     by_batch = b.create("weight_gradients", {batch, k, n}, weight.dtype);
     b.launch({.name = "linear.weight_gradients",
               .part = OperatorPart::kWeightGradient,
@@ -159,16 +121,16 @@ void launch_batches(BackwardBuilder& b, const Tensor& gradient) {
               .creates = {by_batch},
               .work = matmul_work(weight.dtype, k, n, m / batch, batch)});
   }
-  b.set_input_gradient(kX, launch_input_gradient(b, gradient));
+  b.set_input_gradient(kLinearX, launch_input_gradient(b, gradient));
   b.release_incoming_gradient();
   b.release_saved();
-  if (!b.needs_gradient(kWeight)) return;
+  if (!b.needs_gradient(kLinearWeight)) return;
   Tensor sum = b.sum_to(by_batch, {k, n});
   if (!b.node().attributes().flag("transposed_weight")) {
     std::swap(sum.shape[0], sum.shape[1]);
     std::swap(sum.strides[0], sum.strides[1]);
   }
-  b.set_input_gradient(kWeight, sum);
+  b.set_input_gradient(kLinearWeight, sum);
 }
 
 // AddmmBackward computes mat1, mat2, then the bias; MmBackward, without a bias, mat2 before self.
@@ -176,26 +138,26 @@ void launch_batches(BackwardBuilder& b, const Tensor& gradient) {
 // engine hands on the gradient of the bias first; that of the weight passes its transposition, a
 // node of its own. Megatron's layers start with the gradient of the input, which they communicate.
 void backward(BackwardBuilder& b) {
-  const auto [m, n, k] = extent_of(b.node());
+  const auto [m, n, k] = linear_extent(b.node());
   const Form form = form_of(b.node());
   const Tensor incoming = b.output_gradient();
-  if (form != Form::kAddmm) launch_bias_gradient(b, incoming);
+  if (form != Form::kAddmm) launch_bias_gradient(b, kBiasGradient, incoming);
   if (form == Form::kBatches) return launch_batches(b, incoming);
   const Tensor gradient = reshaped(b, incoming, {m, n});
   if (gradient.storage != incoming.storage) b.release_incoming_gradient();
   Tensor of_input;
   Tensor of_weight;
-  const bool weight_first = form == Form::kProductThenBias || !b.node().has_input(kBias);
+  const bool weight_first = form == Form::kProductThenBias || !b.node().has_input(kLinearBias);
   if (weight_first && !b.node().attributes().flag("input_gradient_first")) {
     of_weight = launch_weight_gradient(b, gradient);
     of_input = launch_input_gradient(b, gradient);
   } else {
     of_input = launch_input_gradient(b, gradient);
     of_weight = launch_weight_gradient(b, gradient);
-    launch_bias_gradient(b, gradient);
+    launch_bias_gradient(b, kBiasGradient, gradient);
   }
-  b.set_input_gradient(kX, of_input);
-  b.set_input_gradient(kWeight, of_weight);
+  b.set_input_gradient(kLinearX, of_input);
+  b.set_input_gradient(kLinearWeight, of_weight);
 }
 
 constexpr OperatorFamily kFamilies[] = {
