@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@
 #include "sim/memory/out_of_memory.hpp"
 #include "sim/memory/packing/packed_allocator.hpp"
 #include "sim/memory/torch/torch_recorder.hpp"
+#include "sim/program/allocator_calls.hpp"
 #include "sim/result/timeline.hpp"
 
 namespace tidemark {
@@ -47,6 +49,23 @@ struct AllocatorRun {
   const PackedPlacement& placement;  // empty unless the allocator plans ahead
 };
 
+// The calls of a program, and the memory to make them in.
+struct AllocatorReplay {
+  const AllocatorCalls& calls;
+  const StepProgram& program;  // whose calls they are
+  Bytes capacity;              // as in AllocatorRun
+  Bytes process_overhead;
+  // Up to so many steps in all, until two in a row reserve the same; asked after the program's own,
+  // twice as many, four times as many, and so on.
+  int limit = 0;
+};
+
+// Memory that steps reserve, as far as they got.
+struct ReplayedSteps {
+  std::vector<StepReserved> steps;
+  std::optional<int> fails_in;  // the step that ran out of memory
+};
+
 // An option of the allocator set to another value, as in a scenario's `allocator`.
 struct AllocatorSetting {
   std::string key;
@@ -73,6 +92,11 @@ class AllocatorModel {
   // Runs several ranks together, each on a fresh allocator. `failures`: one for each rank.
   [[nodiscard]] virtual std::vector<RunResult> run_ranks(std::span<const AllocatorRun> ranks,
                                                          std::span<OutOfMemory> failures) const = 0;
+  // Makes the calls on a fresh allocator. Nothing where the allocator does more than they tell.
+  [[nodiscard]] virtual std::optional<ReplayedSteps> replay(
+      const AllocatorReplay& /*calls*/) const {
+    return std::nullopt;
+  }
   // Plans the addresses of a program, for allocators that plan ahead.
   [[nodiscard]] virtual PackedPlacement place(const StepProgram& /*program*/) const { return {}; }
   // Whether a device with as much as a run without a limit reserves is large enough, and no smaller

@@ -1,5 +1,6 @@
 // The allocator `ideal`.
 #include "sim/allocators/entries.hpp"
+#include "sim/allocators/replay_on.hpp"
 #include "sim/allocators/run_on.hpp"
 #include "sim/engine/event_loop_run.hpp"
 #include "sim/memory/ideal_allocator.hpp"
@@ -29,6 +30,9 @@ class IdealModel final : public AllocatorModel {
   [[nodiscard]] const AllocatorTraits& traits() const override { return kIdealTraits; }
   RunResult run(const AllocatorRun& run, OutOfMemory* failure) const override {
     return run_on(IdealAllocator(at_least_none(run.capacity)), run, failure);
+  }
+  [[nodiscard]] std::optional<ReplayedSteps> replay(const AllocatorReplay& on) const override {
+    return replay_on(IdealAllocator(at_least_none(on.capacity)), on);
   }
   [[nodiscard]] std::vector<RunResult> run_ranks(std::span<const AllocatorRun> ranks,
                                                  std::span<OutOfMemory> failures) const override {

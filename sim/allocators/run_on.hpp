@@ -19,13 +19,14 @@ namespace tidemark {
 }
 
 // Tells an allocator with pools by stream which allocations do not come from compute's. Called
-// after reserve().
+// after reserve(). `offset` is added to the allocations' numbers.
 template <class A>
-void use_pools(A& allocator, const StepProgram& program) {
+void use_pools(A& allocator, const StepProgram& program, std::size_t offset = 0) {
   if constexpr (requires { allocator.use_pool(AllocationId(), std::size_t{1}); }) {
     for (const AllocationId id : ids_of(program.allocations)) {
       const Stream pool = program.allocations[id].pool;
-      if (pool != Stream::kCompute) allocator.use_pool(id, static_cast<std::size_t>(pool));
+      if (pool == Stream::kCompute) continue;
+      allocator.use_pool(AllocationId(id.index() + offset), static_cast<std::size_t>(pool));
     }
   }
 }

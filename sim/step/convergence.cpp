@@ -38,7 +38,8 @@ const Compiled* LongerPrograms::of(int steps) {
 }
 
 ConvergenceSearch find_convergence(LongerPrograms& longer, const Compiled& compiled,
-                                   const Scratch& scratch, Bytes capacity, int limit) {
+                                   const AllocatorCalls* calls, const Scratch& scratch,
+                                   Bytes capacity, int limit) {
   const StepSpec& spec = longer.spec();
   ConvergenceSearch search;
   Convergence& found = search.found;
@@ -48,7 +49,19 @@ ConvergenceSearch find_convergence(LongerPrograms& longer, const Compiled& compi
     // Replays of the graph that the last step captures allocate nothing.
     found.step = compiled.order.steps - 1;
   }
-  for (int steps = 2 * spec.training.steps; !found.step && steps <= limit; steps *= 2) {
+  int steps = 2 * spec.training.steps;
+  if (!found.step && steps <= limit && calls != nullptr && calls->further) {
+    std::optional<ReplayedSteps> replayed = replay_calls(spec, compiled, calls, capacity, limit);
+    if (replayed && !replayed->fails_in) {
+      found.steps = std::move(replayed->steps);
+      found.step = converged_step(found.steps);
+      return search;
+    }
+    // The program of the steps up to the one that fails is run for its report.
+    while (replayed && steps <= *replayed->fails_in)
+      steps *= 2;
+  }
+  for (; !found.step && steps <= limit; steps *= 2) {
     const Compiled* program = longer.of(steps);
     if (program == nullptr) break;
     Scratch other;

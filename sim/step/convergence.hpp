@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "sim/engine/engine.hpp"
+#include "sim/program/allocator_calls.hpp"
 #include "sim/result/timeline.hpp"
 #include "sim/step/arrivals.hpp"
 #include "sim/step/build_training.hpp"
@@ -56,8 +57,10 @@ struct ConvergenceSearch {
 };
 
 // Looks at the steps of `compiled` and, where they do not show it, at runs of more and more steps,
-// up to `limit`, of the same model. `scratch` is that of the run of `compiled`, with events.
+// up to `limit`, of the same model, by the program's `calls` where they suffice (null: there are
+// none). `scratch` is that of the run of `compiled`, with events.
 [[nodiscard]] ConvergenceSearch find_convergence(LongerPrograms& longer, const Compiled& compiled,
+                                                 const AllocatorCalls* calls,
                                                  const Scratch& scratch, Bytes capacity, int limit);
 
 }  // namespace tidemark

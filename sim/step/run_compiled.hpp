@@ -2,11 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "sim/allocators/allocator_model.hpp"
 #include "sim/engine/engine.hpp"
 #include "sim/memory/out_of_memory.hpp"
+#include "sim/program/allocator_calls.hpp"
 #include "sim/step/compiled.hpp"
 #include "sim/step/step_spec.hpp"
 
@@ -24,6 +27,13 @@ namespace tidemark {
 [[nodiscard]] std::vector<RunResult> run_stages(const StepSpec& spec,
                                                 std::span<const Compiled> stages,
                                                 std::span<Scratch> scratch, Bytes capacity);
+
+// Makes the program's calls on a fresh allocator: see AllocatorModel::replay. Nothing where `calls`
+// is null, or where a run does more than they tell.
+[[nodiscard]] std::optional<ReplayedSteps> replay_calls(const StepSpec& spec,
+                                                        const Compiled& compiled,
+                                                        const AllocatorCalls* calls, Bytes capacity,
+                                                        int limit);
 
 // Returns the addresses of the step's allocations on its device, with unlimited memory unless
 // `limited`; `timeline` is that of an equal run. Empty where the allocator has no addresses.

@@ -120,7 +120,7 @@ class PointSimulation {
   void follow_steps();
   void examine_run();
   void find_smallest_capacity();
-  [[nodiscard]] const Compiled* failing_later(const Compiled& program, Bytes usable);
+  [[nodiscard]] const AllocatorCalls* calls();
 
   const StepSpec& spec_;
   const TrainedModel& model_;
@@ -129,6 +129,7 @@ class PointSimulation {
   const SimulateOptions& options_;
   Scratch scratch_;  // scratch of the run whose figures are reported
   std::optional<StageRun> ran_;
+  std::optional<std::optional<AllocatorCalls>> calls_;  // of compiled_; unset: not asked for yet
   MemoryTimeline timeline_;
   PointResult point_;
 };
@@ -247,7 +248,8 @@ void PointSimulation::run_without_limit(const OutOfMemory& memory) {
 // Reports the run on the smallest device that it fits into: without a limit nothing is evicted.
 void PointSimulation::run_with_eviction(const RunResult& unlimited, const RunResult& failed) {
   Bytes& smallest = point_.smallest_capacity;
-  smallest = smallest_capacity(spec_, compiled_, point_.context, unlimited, point_.usable());
+  smallest =
+      smallest_capacity(spec_, compiled_, nullptr, point_.context, unlimited, point_.usable());
   if (smallest.count == 0) return;
   const RunResult evicting =
       run_compiled(spec_, compiled_, scratch_, smallest - point_.context, true);
@@ -306,11 +308,12 @@ void PointSimulation::judge_budgets() {
 void PointSimulation::follow_steps() {
   const bool fits = point_.status == PointStatus::kFits;
   ConvergenceSearch search =
-      find_convergence(longer_, compiled_, scratch_, fits ? point_.usable() : kUnlimited,
+      find_convergence(longer_, compiled_, calls(), scratch_, fits ? point_.usable() : kUnlimited,
                        options_.convergence_limit);
   point_.convergence = std::move(search.found);
   if (!fits || search.failing == nullptr) return;
   compiled_ = *search.failing;
+  calls_.reset();
   run_on_device();
 }
 
@@ -348,31 +351,16 @@ void PointSimulation::find_smallest_capacity() {
     Scratch other;
     unlimited = run_compiled(spec_, compiled_, other, kUnlimited, false);
   }
-  // With less memory a later step may run out of it; then that step has to fit, too.
   Bytes& smallest = point_.smallest_capacity;
-  for (const Compiled* program = &compiled_; program != nullptr;) {
-    smallest = smallest_capacity(spec_, *program, point_.context, unlimited,
-                                 ran ? Bytes(0) : point_.usable());
-    program = failing_later(*program, smallest - point_.context);
-    if (program != nullptr) {
-      Scratch other;
-      unlimited = run_compiled(spec_, *program, other, kUnlimited, false);
-    }
-  }
+  smallest = lasting_capacity(longer_, compiled_, calls(), point_.context, unlimited,
+                              ran ? Bytes(0) : point_.usable(), options_.convergence_limit);
   if (ran) smallest = std::min(smallest, point_.capacity);
 }
 
-// Returns the program of more steps that runs out of so much memory where `program` does not; null
-// if none does.
-const Compiled* PointSimulation::failing_later(const Compiled& program, Bytes usable) {
-  if (options_.convergence_limit == 0 || !spec_.allocator->traits().has_segments) return nullptr;
-  // At the least memory that eviction runs in, a step is repeated many times over; the figure is
-  // that of the configured steps.
-  if (program.eviction != nullptr) return nullptr;
-  Scratch scratch;
-  const RunResult run = run_compiled(spec_, program, scratch, usable, true);
-  if (run.status != RunStatus::kCompleted) return nullptr;
-  return find_convergence(longer_, program, scratch, usable, options_.convergence_limit).failing;
+// Returns the calls of the reported program; null where they do not tell what a run does.
+const AllocatorCalls* PointSimulation::calls() {
+  if (!calls_) calls_ = allocator_calls(compiled_.program, compiled_.order);
+  return *calls_ ? &**calls_ : nullptr;
 }
 
 }  // namespace
