@@ -189,10 +189,14 @@ class ProfileCache {
   // Returns the profile in `file`, laid over what it extends; read when it is first asked for. The
   // reference lives as long as the cache. Throws UserError as load_device_profile() does.
   [[nodiscard]] const Value& read(const std::string& file, std::span<const std::string> folders);
+  // Returns the same as it is decoded.
+  [[nodiscard]] const DeviceProfile& decoded(const std::string& file,
+                                             std::span<const std::string> folders);
 
  private:
   std::mutex mutex_;
   std::map<std::string, Value> profiles_;  // by the path of the file
+  std::map<std::string, DeviceProfile> decoded_;
 };
 
 // Loads `a100-sxm-80gb` from the first of `folders` that has it, or a file by its path

@@ -173,13 +173,23 @@ const Value& ProfileCache::read(const std::string& file, std::span<const std::st
   return profile_files_detail::read_profile(file, folders, profiles_, open_files);
 }
 
+const DeviceProfile& ProfileCache::decoded(const std::string& file,
+                                           std::span<const std::string> folders) {
+  const Value& profile = read(file, folders);
+  const std::lock_guard lock(mutex_);
+  const auto known = decoded_.find(file);
+  if (known != decoded_.end()) return known->second;
+  return decoded_.emplace(file, decode_device_profile(Decoder(profile))).first->second;
+}
+
 DeviceProfile load_device_profile(const std::string& name_or_path,
                                   std::span<const std::string> folders, const Value* overrides,
                                   const Location& named_at, ProfileCache* cache) {
   const std::string file = profile_files_detail::find_profile(name_or_path, folders, {}, named_at);
   ProfileCache fresh;
-  const Value& profile = (cache != nullptr ? *cache : fresh).read(file, folders);
-  if (overrides == nullptr) return decode_device_profile(Decoder(profile));
+  ProfileCache& profiles = cache != nullptr ? *cache : fresh;
+  if (overrides == nullptr) return profiles.decoded(file, folders);
+  const Value& profile = profiles.read(file, folders);
   const Value changed = profile_files_detail::lay_over(
       profile, *overrides, std::string(profile_files_detail::kOverridden));
   return decode_device_profile(Decoder(changed, "hardware"));

@@ -35,6 +35,7 @@ struct SweepCommand {
   std::string folder;
   std::string shard;  // "0/3"; empty: all
   bool resume = false;
+  bool smallest_capacity = false;
   bool json = false;
   int threads = 0;
   std::string merged_folder;

@@ -91,6 +91,10 @@ Exit codes: 0 every point was evaluated; 2 bad input; 3 internal error.)");
       ->type_name("DIR");
   app->add_option("--shard", shard, "only every N-th point, counted from 0")->type_name("I/N");
   app->add_flag("--resume", resume, "take over the points that DIR has already");
+  app->add_flag(
+      "--smallest-capacity", smallest_capacity,
+      "find for each point the smallest device that it would fit into; takes about as long "
+      "again");
   app->add_flag("--json", json, "print the result document and nothing else");
   app->add_option("-j,--threads", threads, "points that run at the same time (default: all cores)")
       ->type_name("N")
@@ -130,6 +134,12 @@ int SweepCommand::execute(const Console& console) const {
                                        folder, there));
     std::fill(known.begin(), known.end(), std::nullopt);
   }
+  if (smallest_capacity) {
+    for (std::optional<PointResult>& point : known) {
+      const bool fits = point && point->status == PointStatus::kFits;
+      if (fits && point->smallest_capacity == Bytes(0)) point.reset();
+    }
+  }
   std::vector<bool> wanted = sweep.of_shard;
   for (std::size_t i = 0; i < wanted.size(); ++i)
     wanted[i] = wanted[i] && !known[i];
@@ -158,8 +168,10 @@ int SweepCommand::execute(const Console& console) const {
       progress.report(done, total);
       note(done, total);
     };
-    points = simulate_points(document, environment, thread_count(threads),
-                             {.convergence_limit = kConvergenceLimit}, listener, wanted);
+    points = simulate_points(
+        document, environment, thread_count(threads),
+        {.smallest_capacity_of_fitting = smallest_capacity, .convergence_limit = kConvergenceLimit},
+        listener, wanted);
   }
   std::vector<PointResult> shown;
   for (std::size_t i = 0; i < points.size(); ++i) {

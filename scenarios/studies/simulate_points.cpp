@@ -1,15 +1,14 @@
 #include "scenarios/studies/simulate_points.hpp"
 
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 
 #include "graph/core/errors.hpp"
 #include "scenarios/read/located_error.hpp"
 #include "scenarios/studies/parallel.hpp"
+#include "scenarios/studies/shared_models.hpp"
 #include "scenarios/studies/simulate_point.hpp"
 #include "scenarios/studies/smaller_budget.hpp"
 
@@ -17,20 +16,10 @@ namespace tidemark {
 namespace simulate_points_detail {
 namespace {
 
-// A model that several points share: built by the first that needs it, freed by the last.
-struct SharedModel {
-  std::once_flag built;
-  std::shared_ptr<const TrainedModel> model;
-  std::string error;
-  std::atomic<int> users{0};
-};
-
+// A point of a sweep: its document is made when it is simulated.
 struct Point {
-  Value document;
   std::vector<Override> overrides;
-  std::optional<Scenario> scenario;
-  std::string error;
-  SharedModel* shared = nullptr;
+  std::string error;  // reason why it cannot be read; empty where nobody has looked
 };
 
 SimulatedPoint error_row(const Value& document, const std::string& error) {
@@ -41,60 +30,44 @@ SimulatedPoint error_row(const Value& document, const std::string& error) {
   return row;
 }
 
-// Returns the point's model, or null where it cannot be built.
-std::shared_ptr<const TrainedModel> model_of(const Point& point) {
-  SharedModel& shared = *point.shared;
-  std::call_once(shared.built, [&] {
-    try {
-      shared.model = std::make_shared<const TrainedModel>(build_training(*point.scenario));
-    } catch (const UserError& error) {
-      shared.error = located(error, point.document).what();
-    }
-  });
-  return shared.model;
-}
-
-// Simulates a point and frees its scenario.
-SimulatedPoint run_point(Point& point, const Environment& environment,
+// Simulates a point. A mistake is the point's error, or thrown where there is only one point.
+SimulatedPoint run_point(const Value& base, const Point& point, bool alone,
+                         const Environment& environment, SharedModels& models,
                          const PointRequest& request) {
-  if (!point.scenario) return error_row(point.document, point.error);
-  SharedModel& shared = *point.shared;
-  std::shared_ptr<const TrainedModel> model = model_of(point);
-  SimulatedPoint row;
-  if (model == nullptr) {
-    row = error_row(point.document, shared.error);
-  } else {
+  if (!point.error.empty()) return error_row(base, point.error);
+  Value document;
+  try {
+    document = point_document(base, point.overrides);
+    Scenario scenario = decode_scenario(document, environment);
+    refuse_elastic(scenario);
+    std::shared_ptr<const TrainedModel> model;
     try {
-      row = simulate_point(point.document, *std::move(point.scenario), std::move(model),
-                           environment, request);
+      model = models.of(scenario, document);
+      return simulate_point(document, std::move(scenario), std::move(model), environment, request);
     } catch (const UserError& error) {
-      row = error_row(point.document, located(error, point.document).what());
+      if (model == nullptr) return error_row(document, error.what());
+      return error_row(document, located(error, document).what());
+    }
+  } catch (const UserError& error) {
+    if (alone) throw;
+    return error_row(document.is_null() ? base : document, error.what());
+  }
+}
+
+// Returns budget_runs() of the points, each up to its last member that is wanted, and notes the
+// points whose overrides cannot be applied.
+std::vector<std::vector<std::size_t>> wanted_runs(const Value& base, std::vector<Point>& points,
+                                                  const std::vector<bool>& wanted) {
+  BudgetRuns all;
+  for (Point& point : points) {
+    try {
+      all.add(point_document(base, point.overrides));
+    } catch (const UserError& error) {
+      point.error = error.what();
+      all.add(base);
     }
   }
-  point.scenario.reset();
-  if (--shared.users == 0) shared.model.reset();
-  return row;
-}
-
-// Returns the points of a sweep, read but not simulated.
-std::vector<Point> points_of(const Value& document) {
-  std::vector<Point> points;
-  for (PointDocument& point : point_documents(document)) {
-    points.push_back({.document = std::move(point.document),
-                      .overrides = std::move(point.overrides),
-                      .error = std::move(point.error)});
-  }
-  return points;
-}
-
-// Returns budget_runs() of the points, each up to its last member that is wanted.
-std::vector<std::vector<std::size_t>> wanted_runs(const std::vector<Point>& points,
-                                                  const std::vector<bool>& wanted) {
-  std::vector<Value> documents;
-  documents.reserve(points.size());
-  for (const Point& point : points)
-    documents.push_back(point.document);
-  std::vector<std::vector<std::size_t>> runs = budget_runs(documents);
+  std::vector<std::vector<std::size_t>> runs = all.take();
   for (std::vector<std::size_t>& run : runs) {
     while (!wanted.empty() && !run.empty() && !wanted[run.back()])
       run.pop_back();
@@ -102,40 +75,27 @@ std::vector<std::vector<std::size_t>> wanted_runs(const std::vector<Point>& poin
   return runs;
 }
 
-using SharedModels = std::unordered_map<std::string, std::unique_ptr<SharedModel>>;
-
-// Reads a point and notes which model it shares. A mistake is the point's error, or thrown where
-// there is only one point.
-void decode_point(Point& point, bool alone, const Environment& environment, SharedModels& models) {
-  if (!point.error.empty()) return;
-  try {
-    point.scenario.emplace(decode_scenario(point.document, environment));
-    refuse_elastic(*point.scenario);
-  } catch (const UserError& error) {
-    if (alone) throw;
-    point.error = error.what();
-    return;
-  }
-  std::unique_ptr<SharedModel>& model = models[point.scenario->training_key];
-  if (model == nullptr) model = std::make_unique<SharedModel>();
-  ++model->users;
-  point.shared = model.get();
-}
-
 // Throws the mistake of the scenario that is there without the sweep, too, where all the points
-// that are wanted have it.
-void check_base(const Value& document, const std::vector<Point>& points,
+// that are wanted have it. Points are read until one shows that they do not.
+void check_base(const Value& base, const std::vector<Point>& points,
                 const std::vector<bool>& wanted, const Environment& environment) {
-  const auto is_wanted = [&](std::size_t i) { return wanted.empty() || wanted[i]; };
-  const std::string* shared = nullptr;
+  std::optional<std::string> shared;
   for (std::size_t i = 0; i < points.size(); ++i) {
-    if (!is_wanted(i)) continue;
-    if (points[i].error.empty() || (shared != nullptr && *shared != points[i].error)) return;
-    shared = &points[i].error;
+    if (!wanted.empty() && !wanted[i]) continue;
+    std::string error = points[i].error;
+    if (error.empty()) {
+      try {
+        refuse_elastic(decode_scenario(point_document(base, points[i].overrides), environment));
+      } catch (const UserError& mistake) {
+        error = mistake.what();
+      }
+    }
+    if (error.empty() || (shared && *shared != error)) return;
+    shared = std::move(error);
   }
-  if (shared == nullptr) return;
+  if (!shared) return;
   try {
-    static_cast<void>(decode_scenario(without_sweep(document), environment));
+    static_cast<void>(decode_scenario(base, environment));
   } catch (const UserError& error) {
     if (error.what() == *shared) throw;
   }
@@ -162,20 +122,21 @@ std::vector<PointResult> simulate_points(const Value& document, const Environmen
                                          int threads, const SimulateOptions& options,
                                          const PointsListener& listener,
                                          const std::vector<bool>& wanted) {
-  std::vector<simulate_points_detail::Point> points = simulate_points_detail::points_of(document);
+  const Value base = without_sweep(document);
+  std::vector<simulate_points_detail::Point> points;
+  for (std::vector<Override>& overrides : sweep_points(document))
+    points.push_back({.overrides = std::move(overrides), .error = {}});
+  const bool alone = points.size() == 1;
   const auto is_wanted = [&](std::size_t i) { return wanted.empty() || wanted[i]; };
   const std::vector<std::vector<std::size_t>> runs =
-      simulate_points_detail::wanted_runs(points, wanted);
-  simulate_points_detail::SharedModels models;
+      simulate_points_detail::wanted_runs(base, points, wanted);
   std::size_t total = 0;
   for (const std::vector<std::size_t>& run : runs) {
-    for (const std::size_t i : run) {
-      simulate_points_detail::decode_point(points[i], points.size() == 1, environment, models);
+    for (const std::size_t i : run)
       total += is_wanted(i) ? 1U : 0U;
-    }
   }
-
-  simulate_points_detail::check_base(document, points, wanted, environment);
+  if (!alone) simulate_points_detail::check_base(base, points, wanted, environment);
+  SharedModels models;
   std::vector<PointResult> results(points.size());
   std::size_t done = 0;
   std::mutex mutex;
@@ -185,8 +146,8 @@ std::vector<PointResult> simulate_points(const Value& document, const Environmen
       const PointRequest request{.options = options,
                                  .smaller_budget = run.smaller_budget(),
                                  .detailed = static_cast<bool>(listener.detail)};
-      SimulatedPoint point =
-          run.better(simulate_points_detail::run_point(points[i], environment, request));
+      SimulatedPoint point = run.better(
+          simulate_points_detail::run_point(base, points[i], alone, environment, models, request));
       if (!is_wanted(i)) continue;
       point.result.overrides = std::move(points[i].overrides);
       if (point.detail != nullptr) listener.detail(i, point);
@@ -197,7 +158,7 @@ std::vector<PointResult> simulate_points(const Value& document, const Environmen
       if (listener.progress) listener.progress(done, total);
     }
   });
-  if (points.size() == 1 && is_wanted(0) && results[0].status == PointStatus::kError) {
+  if (alone && is_wanted(0) && results[0].status == PointStatus::kError) {
     throw UserError(results[0].error);
   }
   return results;

@@ -69,27 +69,32 @@ void keep_bound(PointResult& point, const std::optional<PlanFigures>& asked) {
   set_plan(point, *plan);
 }
 
-std::vector<std::vector<std::size_t>> budget_runs(std::span<const Value> documents) {
-  using Member = std::pair<std::int64_t, std::size_t>;  // a document's budget and index
-  std::vector<std::vector<Member>> runs;
-  std::map<std::string, std::size_t> known;  // run by the key on which its documents agree
-  for (std::size_t i = 0; i < documents.size(); ++i) {
-    Value document = documents[i];
-    const std::optional<std::int64_t> budget = smaller_budget_detail::take_budget(document);
-    const auto [at, is_new] =
-        budget ? known.emplace(as_json(document), runs.size()) : std::pair(known.end(), true);
-    if (is_new) runs.emplace_back();
-    std::vector<Member>& run = budget ? runs[at->second] : runs.back();
-    run.emplace_back(budget.value_or(0), i);
-  }
+void BudgetRuns::add(Value document) {
+  const std::size_t i = documents_++;
+  const std::optional<std::int64_t> budget = smaller_budget_detail::take_budget(document);
+  const auto [at, is_new] =
+      budget ? known_.emplace(as_json(document), runs_.size()) : std::pair(known_.end(), true);
+  if (is_new) runs_.emplace_back();
+  std::vector<Member>& run = budget ? runs_[at->second] : runs_.back();
+  run.emplace_back(budget.value_or(0), i);
+}
+
+std::vector<std::vector<std::size_t>> BudgetRuns::take() {
   std::vector<std::vector<std::size_t>> indices;
-  for (std::vector<Member>& run : runs) {
+  for (std::vector<Member>& run : runs_) {
     std::sort(run.begin(), run.end());
     std::vector<std::size_t>& list = indices.emplace_back();
     for (const auto& [budget, index] : run)
       list.push_back(index);
   }
   return indices;
+}
+
+std::vector<std::vector<std::size_t>> budget_runs(std::span<const Value> documents) {
+  BudgetRuns runs;
+  for (const Value& document : documents)
+    runs.add(document);
+  return runs.take();
 }
 
 SimulatedPoint BudgetRun::better(SimulatedPoint point) {

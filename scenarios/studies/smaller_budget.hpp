@@ -4,8 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "scenarios/studies/detailed_point.hpp"
@@ -24,6 +27,21 @@ void keep_bound(PointResult& point, const std::optional<PlanFigures>& asked);
 // smallest first. Every other document is a run of its own. Runs and their members keep the order
 // of the first.
 [[nodiscard]] std::vector<std::vector<std::size_t>> budget_runs(std::span<const Value> documents);
+
+// Finds these runs from documents that come one by one.
+class BudgetRuns {
+ public:
+  void add(Value document);
+  // Returns the runs; called once, after the last document.
+  [[nodiscard]] std::vector<std::vector<std::size_t>> take();
+
+ private:
+  using Member = std::pair<std::int64_t, std::size_t>;  // a document's budget and index
+
+  std::vector<std::vector<Member>> runs_;
+  std::map<std::string, std::size_t> known_;  // run by the key on which its documents agree
+  std::size_t documents_ = 0;
+};
 
 // Runs the points of budget_runs() one by one: each gets the decisions of the best previous one,
 // and where that is better than its own result, it is taken instead.

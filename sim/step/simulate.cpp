@@ -340,6 +340,7 @@ void PointSimulation::examine_run() {
 
 void PointSimulation::find_smallest_capacity() {
   if (point_.smallest_capacity.count > 0) return;  // found on the way
+  if (point_.status == PointStatus::kFits && !options_.smallest_capacity_of_fitting) return;
   const RunStatus status = point_.run.status;
   // No larger device makes up for memory that the host lacks.
   if (status == RunStatus::kOutOfHostMemory || status == RunStatus::kOutOfNvme) return;

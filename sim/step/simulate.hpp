@@ -22,6 +22,8 @@ struct PointDetail {
 
 struct SimulateOptions {
   bool smallest_capacity = true;
+  // Finds it also for steps that fit, whose memory does not hang on it.
+  bool smallest_capacity_of_fitting = true;
   // Most steps to run until what is reserved repeats; 0: the configured ones must show it.
   int convergence_limit = 0;
   bool suggestions = false;  // suggests changes; for callers that have the document

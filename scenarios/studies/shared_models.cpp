@@ -1,0 +1,58 @@
+#include "scenarios/studies/shared_models.hpp"
+
+#include "graph/core/errors.hpp"
+#include "scenarios/read/located_error.hpp"
+
+namespace tidemark {
+namespace shared_models_detail {
+namespace {
+
+std::size_t size_of(const TrainedModel& model) {
+  const TrainingGraph& graph = model.training;
+  return graph.operators.size() + graph.storages.size() + graph.touches.size();
+}
+
+}  // namespace
+}  // namespace shared_models_detail
+
+SharedModels::Entry SharedModels::entry_of(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  const auto known = by_key_.find(key);
+  if (known != by_key_.end()) {
+    recent_.splice(recent_.begin(), recent_, known->second);
+    return recent_.front();
+  }
+  recent_.push_front(std::make_shared<Shared>());
+  recent_.front()->key = key;
+  by_key_.emplace(key, recent_.begin());
+  return recent_.front();
+}
+
+// Counts a model that was built, and forgets those that were not used for longest.
+void SharedModels::count(const Entry& entry) {
+  const std::lock_guard lock(mutex_);
+  if (entry->size > 0) return;
+  entry->size = 1 + (entry->model ? shared_models_detail::size_of(*entry->model) : 0);
+  size_ += entry->size;
+  while (size_ > most_ && recent_.size() > 1 && recent_.back()->size > 0) {
+    size_ -= recent_.back()->size;
+    by_key_.erase(recent_.back()->key);
+    recent_.pop_back();
+  }
+}
+
+std::shared_ptr<const TrainedModel> SharedModels::of(const Scenario& scenario, const Value& point) {
+  const Entry entry = entry_of(scenario.training_key);
+  std::call_once(entry->built, [&] {
+    try {
+      entry->model = std::make_shared<const TrainedModel>(build_training(scenario));
+    } catch (const UserError& error) {
+      entry->error = located(error, point).what();
+    }
+  });
+  count(entry);
+  if (entry->model == nullptr) throw UserError(entry->error);
+  return entry->model;
+}
+
+}  // namespace tidemark
