@@ -54,6 +54,7 @@ struct FitCommand {
   std::string finder;             // a training library's finder; empty: none
   std::int64_t finder_start = 0;  // its first batch; 0: the library's
   int finder_margin = -1;         // percent; -1: the library's
+  int threads = 0;
   bool json = false;
   void attach(CLI::App& parent);
   [[nodiscard]] int execute(const Console& console) const;

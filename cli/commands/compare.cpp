@@ -1,6 +1,7 @@
 #include "cli/commands/compare.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <mutex>
 #include <span>
 
@@ -17,10 +18,12 @@
 #include "cli/text/published.hpp"
 #include "cli/text/wording.hpp"
 #include "plots/comparison_charts.hpp"
+#include "plots/role_style.hpp"
 #include "plots/table.hpp"
 #include "scenarios/read/short_form.hpp"
 #include "scenarios/studies/compare_document.hpp"
 #include "scenarios/studies/compare_parts.hpp"
+#include "scenarios/studies/simulate_points.hpp"
 
 namespace tidemark {
 namespace compare_detail {
@@ -159,13 +162,69 @@ void add_options(Value& document, const std::vector<std::string>& budgets,
     apply_override(document, {"compare.budgets", list_of(budgets, "--budget", false)});
 }
 
+// A comparison as it is printed.
+struct Compared {
+  nlohmann::ordered_json document;
+  std::string text;
+  int exit_code = kExitFits;
+};
+
+std::string text_of(const nlohmann::ordered_json& document) {
+  return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+}
+
+// Compares, and writes what the document or the command line asks for into `folder`.
+Compared run_one(const CompareCommand& command, Value document, const std::string& folder,
+                 const Environment& environment, const Console& console) {
+  const std::vector<std::string>& budgets = command.budgets;
+  const std::vector<std::string>& policies = command.policies;
+  add_options(document, budgets, policies, !command.input.gpu.empty());
+  static_cast<void>(decode_compare(document, environment));
+  std::vector<std::string> options;
+  for (const std::string& budget : budgets)
+    options.insert(options.end(), {"--budget", budget});
+  for (const std::string& policy : policies)
+    options.insert(options.end(), {"--policy", policy});
+  const ReportFiles files = report_files(comparable(document, environment), folder, environment,
+                                         command.input.reproduce(CompareCommand::kName, options));
+  const std::string& into = files.folder;
+  check_writable(into);
+  const bool html = !into.empty() && files.wants("html");
+  Charts charts;
+  Comparison comparison;
+  {
+    Progress progress(console, "points");
+    CompareListener listener{
+        .progress = [&](std::size_t done, std::size_t total) { progress.report(done, total); }};
+    if (html) {
+      listener.detail = [&](std::size_t evaluation, std::shared_ptr<const DetailedPoint> point) {
+        charts.add(evaluation, *point);
+      };
+    }
+    comparison = compare(document, environment, thread_count(command.threads), listener);
+  }
+  nlohmann::ordered_json full = compare_document(comparison);
+  const std::vector<std::string> published = published_of(std::span(&document, 1));
+  if (!published.empty()) full["published"] = published;
+  write_files(files, comparison, text_of(full), charts);
+  const std::size_t width = console.terminal ? console.width : 0;
+  Compared compared{.document = std::move(full),
+                    .text = compare_table(comparison, console.colour, width) +
+                            wrap_lines(published_text(published, console.colour), width)};
+  std::vector<PointResult> results;
+  for (const ComparePoint& point : comparison.points)
+    results.push_back(point.result);
+  if (exit_code(results) == kExitBadInput) compared.exit_code = kExitBadInput;
+  return compared;
+}
+
 }  // namespace
 }  // namespace compare_detail
 
 void CompareCommand::attach(CLI::App& parent) {
   app = parent.add_subcommand(kName, "policies against memory budgets on one graph");
   app->footer(compare_detail::kCompareExamples);
-  input.add_options(*app, false);
+  input.add_options(*app, false, true);
   app->add_option(
          "-o,--output", folder,
          "write report.html, results.json, compare.csv, overhead.svg and pareto.svg into this "
@@ -193,46 +252,29 @@ void CompareCommand::attach(CLI::App& parent) {
 
 int CompareCommand::execute(const Console& console) const {
   const Environment environment = input.environment(console);
-  Value document = input.load().front();
-  compare_detail::add_options(document, budgets, policies, !input.gpu.empty());
-  static_cast<void>(decode_compare(document, environment));
-  std::vector<std::string> options;
-  for (const std::string& budget : budgets)
-    options.insert(options.end(), {"--budget", budget});
-  for (const std::string& policy : policies)
-    options.insert(options.end(), {"--policy", policy});
-  const ReportFiles files = report_files(comparable(document, environment), folder, environment,
-                                         input.reproduce(kName, options));
-  const std::string& into = files.folder;
-  check_writable(into);
-  const bool html = !into.empty() && files.wants("html");
-  compare_detail::Charts charts;
-  Comparison comparison;
-  {
-    Progress progress(console, "points");
-    CompareListener listener{
-        .progress = [&](std::size_t done, std::size_t total) { progress.report(done, total); }};
-    if (html) {
-      listener.detail = [&](std::size_t evaluation, std::shared_ptr<const DetailedPoint> point) {
-        charts.add(evaluation, *point);
-      };
-    }
-    comparison = compare(document, environment, thread_count(threads), listener);
+  const Value document = input.load().front();
+  if (input.other_gpus.empty()) {
+    const compare_detail::Compared compared =
+        compare_detail::run_one(*this, document, folder, environment, console);
+    print(json ? compare_detail::text_of(compared.document) : compared.text);
+    return compared.exit_code;
   }
-  nlohmann::ordered_json full = compare_document(comparison);
-  const std::vector<std::string> published = published_of(std::span(&document, 1));
-  if (!published.empty()) full["published"] = published;
-  const std::string text =
-      full.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
-  compare_detail::write_files(files, comparison, text, charts);
-  print(json ? text
-             : compare_table(comparison, console.colour, console.terminal ? console.width : 0) +
-                   wrap_lines(published_text(published_of(std::span(&document, 1)), console.colour),
-                              console.terminal ? console.width : 0));
-  std::vector<PointResult> results;
-  for (const ComparePoint& point : comparison.points)
-    results.push_back(point.result);
-  return exit_code(results) == kExitBadInput ? kExitBadInput : kExitFits;
+  // One comparison for each GPU, in a folder of its own.
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  std::string text;
+  int code = kExitFits;
+  for (const PointDocument& point : point_documents(document)) {
+    const std::string gpu = short_setting(point.overrides.front().value);
+    const std::string into = folder.empty() ? "" : (std::filesystem::path(folder) / gpu).string();
+    compare_detail::Compared compared =
+        compare_detail::run_one(*this, point.document, into, environment, console);
+    compared.document["gpu"] = gpu;
+    all.push_back(std::move(compared.document));
+    text += (text.empty() ? "" : "\n") + bold(gpu, console.colour) + "\n" + compared.text;
+    code = std::max(code, compared.exit_code);
+  }
+  print(json ? compare_detail::text_of({{"comparisons", std::move(all)}}) : text);
+  return code;
 }
 
 }  // namespace tidemark

@@ -1,15 +1,46 @@
 // tidemark explain: shows every byte of the peak.
-#include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include "cli/commands/command.hpp"
 #include "cli/output/reports.hpp"
 #include "cli/text/advice.hpp"
 #include "cli/text/explanation.hpp"
+#include "scenarios/studies/simulate_points.hpp"
 
 namespace tidemark {
+namespace explain_detail {
+namespace {
+
+std::string in_words(const DetailedPoint& point, const Environment& environment,
+                     const ExplainCommand& command, const Console& console) {
+  std::string text = explanation(point, {.top = command.top,
+                                         .all = command.all,
+                                         .colour = console.colour,
+                                         .width = console.terminal ? console.width : 0});
+  if (point.result.status != PointStatus::kFits)
+    text += '\n' + explain_failure(point.result, environment, console.colour, console.width);
+  return text;
+}
+
+// Adds the point of a result document to those of another.
+void add_point(std::string& documents, const std::string& document) {
+  if (documents.empty()) {
+    documents = document;
+    return;
+  }
+  nlohmann::ordered_json all = nlohmann::ordered_json::parse(documents);
+  nlohmann::ordered_json more = nlohmann::ordered_json::parse(document);
+  all["points"].push_back(std::move(more["points"][0]));
+  documents = all.dump(2) + '\n';
+}
+
+}  // namespace
+}  // namespace explain_detail
 
 void ExplainCommand::attach(CLI::App& parent) {
   app = parent.add_subcommand(kName, "show every term of a scenario's peak");
@@ -17,7 +48,7 @@ void ExplainCommand::attach(CLI::App& parent) {
   tidemark explain scenario.yaml
   tidemark explain gpt2 --gpu a100-sxm-80gb --top 50
   tidemark explain scenario.yaml -s training.micro_batch=8    one point of a sweep: set its keys)");
-  input.add_options(*app, false);
+  input.add_options(*app, false, true);
   app->add_flag("--json", json, "print the result document with all tensors and layers");
   app->add_option("--top", top, "tensors and layers to list")
       ->type_name("N")
@@ -28,31 +59,37 @@ void ExplainCommand::attach(CLI::App& parent) {
 
 int ExplainCommand::execute(const Console& console) const {
   const Environment environment = input.environment(console);
-  Value document = input.load().front();
-  if (sweep_points(document).size() > 1) {
+  const Value document = input.load().front();
+  // Of a sweep only the base is explained; keys of a point are given with -s. Several GPUs are
+  // explained one after the other.
+  std::vector<Value> bases{without_sweep(document)};
+  if (!input.other_gpus.empty()) {
+    bases.clear();
+    for (const PointDocument& point : point_documents(document))
+      bases.push_back(point.document);
+  } else if (sweep_points(document).size() > 1) {
     print_warning(console,
                   "this scenario has a sweep; its base is explained, without the sweep's changes "
                   "(choose a point with -s KEY=VALUE)");
   }
-  // Only the base is explained; keys of a point are given with -s.
-  document = without_sweep(std::move(document));
-  const DetailedPoint point = simulate_in_detail(document, 0, environment,
-                                                 {.convergence_limit = kConvergenceLimit,
-                                                  .suggestions = true,
-                                                  .largest_tensors = static_cast<std::size_t>(-1)});
-  if (json) {
-    print(explanation_json(point));
-  } else {
-    std::string text = explanation(point, {.top = top,
-                                           .all = all,
-                                           .colour = console.colour,
-                                           .width = console.terminal ? console.width : 0});
-    if (point.result.status != PointStatus::kFits) {
-      text += '\n' + explain_failure(point.result, environment, console.colour, console.width);
+  std::vector<PointResult> results;
+  std::string text;
+  for (const Value& base : bases) {
+    const DetailedPoint point =
+        simulate_in_detail(base, 0, environment,
+                           {.convergence_limit = kConvergenceLimit,
+                            .suggestions = true,
+                            .largest_tensors = static_cast<std::size_t>(-1)});
+    if (json) {
+      explain_detail::add_point(text, explanation_json(point));
+    } else {
+      text +=
+          (text.empty() ? "" : "\n") + explain_detail::in_words(point, environment, *this, console);
     }
-    print(text);
+    results.push_back(point.result);
   }
-  return exit_code(std::span(&point.result, 1));
+  print(text);
+  return exit_code(results);
 }
 
 }  // namespace tidemark

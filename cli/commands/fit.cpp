@@ -14,6 +14,7 @@
 #include "cli/commands/command.hpp"
 #include "cli/output/reports.hpp"
 #include "cli/text/advice.hpp"
+#include "cli/text/fit_table.hpp"
 #include "cli/text/points_table.hpp"
 #include "graph/core/errors.hpp"
 #include "graph/core/words.hpp"
@@ -39,11 +40,6 @@ std::vector<PointResult> shown_points(const Fit& found, std::int64_t step) {
       points.push_back(point.result);
   }
   return points;
-}
-
-std::string reason_of(const PointResult& point) {
-  if (point.status == PointStatus::kError) return point.error;
-  return !point.failure ? std::string(name_of(point.status)) : point.failure->reason;
 }
 
 std::string verdict(const Fit& found, const FitOptions& options, const Console& console) {
@@ -99,9 +95,10 @@ BatchFinder chosen_finder(const FitCommand& command) {
   BatchFinder finder = finder_named(command.finder);
   if (command.finder_start > 0) finder.first = command.finder_start;
   if (command.finder_margin >= 0) {
-    if (finder.rule != FinderRule::kBinsearch)
+    if (finder.rule != FinderRule::kBinsearch) {
       throw UserError(
           fmt::format("--finder-margin: {} has no margin; lightning_binsearch has", finder.name));
+    }
     finder.margin_percent = command.finder_margin;
   }
   return finder;
@@ -138,27 +135,78 @@ nlohmann::ordered_json finder_json(const FinderStudy& study) {
           {"time", seconds(study.time)}};
 }
 
+nlohmann::ordered_json fit_json(const Fit& found, const FitOptions& options) {
+  const auto value_at = [&](std::optional<std::size_t> index) {
+    return index ? nlohmann::ordered_json(found.tried[*index].value)
+                 : nlohmann::ordered_json(nullptr);
+  };
+  return {{"key", options.key},
+          {"largest", value_at(found.largest)},
+          {"next", value_at(found.next)},
+          {"reason", found.next ? nlohmann::ordered_json(reason_of(found.tried[*found.next].result))
+                                : nlohmann::ordered_json(nullptr)},
+          {"excluded_from", found.excluded_from ? nlohmann::ordered_json(*found.excluded_from)
+                                                : nlohmann::ordered_json(nullptr)},
+          {"untried", found.untried}};
+}
+
+std::string text_of(const nlohmann::ordered_json& document) {
+  return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+}
+
 std::string document_of(const Fit& found, const FitOptions& options,
                         const std::optional<FinderStudy>& study) {
   std::vector<PointResult> points;
   for (const FitPoint& point : found.tried)
     points.push_back(point.result);
   nlohmann::ordered_json document = result_document(points);
-  const auto value_at = [&](std::optional<std::size_t> index) {
-    return index ? nlohmann::ordered_json(found.tried[*index].value)
-                 : nlohmann::ordered_json(nullptr);
-  };
-  document["fit"] = {
-      {"key", options.key},
-      {"largest", value_at(found.largest)},
-      {"next", value_at(found.next)},
-      {"reason", found.next ? nlohmann::ordered_json(reason_of(found.tried[*found.next].result))
-                            : nlohmann::ordered_json(nullptr)},
-      {"excluded_from", found.excluded_from ? nlohmann::ordered_json(*found.excluded_from)
-                                            : nlohmann::ordered_json(nullptr)},
-      {"untried", found.untried}};
+  document["fit"] = fit_json(found, options);
   if (study) document["fit"]["finder"] = finder_json(*study);
-  return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+  return text_of(document);
+}
+
+// The document of a sweep has, of each point, the largest value that fits, else the smallest one.
+std::string document_of(std::span<const PointFit> fits, const FitOptions& options) {
+  std::vector<PointResult> points;
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const PointFit& row : fits) {
+    if (!row.error.empty()) {
+      PointResult& failed = points.emplace_back();
+      failed.overrides = row.overrides;
+      failed.status = PointStatus::kError;
+      failed.error = row.error;
+      rows.push_back({{"key", options.key}, {"largest", nullptr}, {"error", row.error}});
+      continue;
+    }
+    points.push_back(row.fit.tried[row.fit.largest.value_or(0)].result);
+    rows.push_back(fit_json(row.fit, options));
+  }
+  nlohmann::ordered_json document = result_document(points);
+  document["fits"] = std::move(rows);
+  return text_of(document);
+}
+
+// Finds the largest value for each point of a sweep.
+int fit_sweep(const Value& document, const Environment& environment, const FitOptions& options,
+              const FitCommand& command, const Console& console) {
+  if (!command.finder.empty()) {
+    throw UserError(
+        "--finder: a library's finder is tried on one scenario; leave the sweep out with "
+        "-s sweep=null");
+  }
+  std::vector<PointFit> fits;
+  {
+    const Waiting waiting(console, "searching", std::chrono::nanoseconds(0));
+    fits = fit_points(document, environment, options, thread_count(command.threads));
+  }
+  print(command.json
+            ? document_of(fits, options)
+            : fit_table(fits, options, console.colour, console.terminal ? console.width : 0));
+  const bool some = std::any_of(fits.begin(), fits.end(),
+                                [](const PointFit& row) { return row.fit.largest.has_value(); });
+  const bool built =
+      std::any_of(fits.begin(), fits.end(), [](const PointFit& row) { return row.error.empty(); });
+  return some ? kExitFits : built ? kExitDoesNotFit : kExitBadInput;
 }
 
 }  // namespace
@@ -170,12 +218,14 @@ void FitCommand::attach(CLI::App& parent) {
 
 Examples:
   tidemark fit gpt2-xl --gpu a100-sxm-80gb
+  tidemark fit gpt2-xl --gpu v100-sxm-32gb --gpu a100-sxm-80gb     one row for each
+  tidemark fit sweep.yaml                                          likewise for each point
   tidemark fit scenario.yaml --maximize training.sequence --multiple-of 128
   tidemark fit scenario.yaml --maximize model.layers --limit 200
   tidemark fit scenario.yaml --finder lightning_binsearch    what that finder would try and return
 
 Exit codes: 0 some value fits; 1 none does; 2 bad input; 3 internal error.)");
-  input.add_options(*app, false);
+  input.add_options(*app, false, true);
   app->add_option("--maximize", key, "any key of the scenario that is an integer")
       ->type_name("KEY")
       ->capture_default_str();
@@ -198,6 +248,10 @@ Exit codes: 0 some value fits; 1 none does; 2 bad input; 3 internal error.)");
                   "lightning_binsearch: percent taken off what it finds (default: 5)")
       ->check(CLI::Range(0, 99))
       ->type_name("N");
+  app->add_option("-j,--threads", threads,
+                  "points of a sweep that run at the same time (default: all cores)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
   app->add_flag("--json", json, "print the result document, every value tried, and nothing else");
 }
 
@@ -212,6 +266,8 @@ int FitCommand::execute(const Console& console) const {
                      .multiple_of = multiple_of,
                      .limit = limit,
                      .simulate = {.convergence_limit = kConvergenceLimit, .suggestions = true}};
+  if (sweep_points(document).size() > 1)
+    return fit_detail::fit_sweep(document, environment, options, *this, console);
   std::optional<BatchFinder> of_library;
   if (!finder.empty()) of_library = fit_detail::chosen_finder(*this);
   Fit found;

@@ -1,8 +1,8 @@
 // tidemark init: writes a commented scenario, or a profile of a GPU, to start from.
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <string_view>
+#include <system_error>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -131,7 +131,8 @@ int InitCommand::execute(const Console& console) const {
     const int reason = errno;
     throw UserError({.file = draft.name}, {},
                     reason == EEXIST ? std::string("exists already and is left as it is")
-                                     : fmt::format("cannot be written: {}", std::strerror(reason)));
+                                     : fmt::format("cannot be written: {}",
+                                                   std::generic_category().message(reason)));
   }
   const bool written =
       std::fwrite(draft.text.data(), 1, draft.text.size(), out) == draft.text.size();

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/text/wording.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
 #include "scenarios/read/short_form.hpp"

@@ -70,9 +70,10 @@ void show_point(const DetailedPoint& point, const std::optional<AssumedReport>& 
                 const Environment& environment, const RunCommand& command, const Console& console) {
   std::string text = point_summary(point.result, point.detail, point.scenario, console.colour,
                                    console.terminal ? console.width : 0);
-  if (assumed)
+  if (assumed) {
     text +=
         wrap_lines(assumed_line(*assumed, console.colour), console.terminal ? console.width : 0);
+  }
   if (point.result.status != PointStatus::kFits) {
     text += '\n' + explain_failure(point.result, environment, console.colour, console.width);
   }
@@ -163,6 +164,7 @@ int run_many(const std::vector<Value>& documents, const Environment& environment
              const RunCommand& command, const Console& console) {
   std::deque<ReportGroup> groups;
   std::vector<ReportGroup*> of_document;
+  of_document.reserve(documents.size());
   for (const Value& document : documents) {
     of_document.push_back(&group_of(
         groups,
@@ -212,7 +214,7 @@ int run_many(const std::vector<Value>& documents, const Environment& environment
 void RunCommand::attach(CLI::App& parent) {
   app = parent.add_subcommand(kName, "simulate scenarios, or a model on a GPU");
   app->footer(run_detail::kRunExamples);
-  input.add_options(*app, true);
+  input.add_options(*app, true, true);
   app->add_option(
          "-o,--output", folder,
          "write results.json, results.csv, timeline.csv and what `report` lists into this folder")

@@ -90,7 +90,7 @@ bool is_scenario_file(const std::string& name) {
   return scenario_input_detail::is_yaml(name) && !scenario_input_detail::is_layer_file(name);
 }
 
-void ScenarioInput::add_options(CLI::App& command, bool many) {
+void ScenarioInput::add_options(CLI::App& command, bool many, bool many_gpus) {
   CLI::Option* positional =
       command
           .add_option("SCENARIO", names,
@@ -98,11 +98,26 @@ void ScenarioInput::add_options(CLI::App& command, bool many) {
                            : "a scenario file, or a model together with --gpu")
           ->required();
   if (!many) positional->expected(1);
-  command
-      .add_option("--gpu", gpu,
-                  "run models on this GPU: SCENARIO is then a preset, a Hugging Face "
-                  "config.json, an .onnx file or a cost graph")
-      ->type_name("NAME");
+  const std::string on_gpu =
+      "run models on this GPU: SCENARIO is then a preset, a Hugging Face config.json, an .onnx "
+      "file "
+      "or a cost graph";
+  if (many_gpus) {
+    command
+        .add_option_function<std::vector<std::string>>(
+            "--gpu",
+            [this](const std::vector<std::string>& given) {
+              gpu = given.front();
+              other_gpus.assign(given.begin() + 1, given.end());
+            },
+            on_gpu + "; repeatable, one point for each")
+        ->type_name("NAME")
+        ->expected(1)
+        ->take_all()
+        ->allow_extra_args(false);
+  } else {
+    command.add_option("--gpu", gpu, on_gpu)->type_name("NAME");
+  }
   command
       .add_option("-s,--set", overrides,
                   "change a key of the scenario, as in training.micro_batch=4 or "
@@ -131,6 +146,12 @@ std::vector<Value> ScenarioInput::load() const {
     } else {
       documents.push_back(scenario_of_model(name, gpu));
     }
+    if (!other_gpus.empty()) {
+      std::vector<std::string> all{gpu};
+      all.insert(all.end(), other_gpus.begin(), other_gpus.end());
+      apply_override(documents.back(), parse_override(fmt::format("sweep.matrix.hardware=[{}]",
+                                                                  fmt::join(all, ", "))));
+    }
     for (const std::string& text : overrides)
       apply_override(documents.back(), parse_override(text));
   }
@@ -154,6 +175,8 @@ std::string ScenarioInput::reproduce(const std::string& command,
                            : without_folders(name));
   }
   if (!gpu.empty()) words.insert(words.end(), {"--gpu", without_folders(gpu)});
+  for (const std::string& other : other_gpus)
+    words.insert(words.end(), {"--gpu", without_folders(other)});
   for (const std::string& text : overrides) {
     const std::size_t value = text.find('=') + 1;
     const bool path = value > 0 && text.substr(value).starts_with('/');

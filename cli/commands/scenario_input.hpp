@@ -20,10 +20,12 @@ namespace tidemark {
 struct ScenarioInput {
   std::vector<std::string> names;  // scenario files; with a GPU, models
   std::string gpu;
+  // Further GPUs, for commands that take several: the hardware is swept then, one point for each.
+  std::vector<std::string> other_gpus;
   std::vector<std::string> overrides;  // KEY=VALUE
   std::vector<std::string> plugins;
 
-  void add_options(CLI::App& command, bool many);
+  void add_options(CLI::App& command, bool many, bool many_gpus = false);
   // Returns the documents, overrides applied. Throws UserError.
   [[nodiscard]] std::vector<Value> load() const;
   // Returns the first of them, of a sweep the first point. Throws UserError.

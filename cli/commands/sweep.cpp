@@ -1,6 +1,8 @@
 // tidemark sweep: simulates every point of a scenario's sweep into a folder, in pieces where it is
 // long.
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -27,8 +29,35 @@ namespace tidemark {
 namespace sweep_detail {
 namespace {
 
-Shard shard_of(const std::string& text) {
-  if (text.empty()) return {};
+// Returns the shard of a task of a Slurm array, "3/8"; empty outside of one.
+std::string slurm_shard() {
+  const std::string task = environment_variable("SLURM_ARRAY_TASK_ID");
+  const std::string count = environment_variable("SLURM_ARRAY_TASK_COUNT");
+  if (task.empty() || count.empty()) return {};
+  const auto number = [&](const char* name, std::int64_t otherwise) {
+    const std::string text = environment_variable(name);
+    if (text.empty()) return otherwise;
+    std::int64_t value = 0;
+    const char* const end = text.data() + text.size();
+    const std::from_chars_result read = std::from_chars(text.data(), end, value);
+    if (read.ec == std::errc() && read.ptr == end) return value;
+    throw UserError(
+        fmt::format("{}: expected a number, found {}; choose the points with --shard I/N", name,
+                    tidemark::quoted(text)));
+  };
+  // Arrays may begin at another number than 0 and leave numbers out.
+  const std::int64_t first = number("SLURM_ARRAY_TASK_MIN", 0);
+  const std::int64_t step = std::max<std::int64_t>(number("SLURM_ARRAY_TASK_STEP", 1), 1);
+  return fmt::format("{}/{}", (number("SLURM_ARRAY_TASK_ID", 0) - first) / step,
+                     number("SLURM_ARRAY_TASK_COUNT", 1));
+}
+
+Shard shard_of(std::string text) {
+  if (text.empty()) {
+    text = slurm_shard();
+    if (text.empty()) return {};
+    print_note(fmt::format("shard {}, as the Slurm array has it (--shard 0/1: all points)", text));
+  }
   try {
     return parse_shard(text);
   } catch (const std::invalid_argument& error) {
@@ -89,7 +118,9 @@ Exit codes: 0 every point was evaluated; 2 bad input; 3 internal error.)");
   app->add_option("-o,--output", folder,
                   "write points.jsonl, results.json, results.csv and report.html into this folder")
       ->type_name("DIR");
-  app->add_option("--shard", shard, "only every N-th point, counted from 0")->type_name("I/N");
+  app->add_option("--shard", shard, "only every N-th point, counted from 0")
+      ->type_name("I/N")
+      ->default_str("of the Slurm array's task, else all points");
   app->add_flag("--resume", resume, "take over the points that DIR has already");
   app->add_flag(
       "--smallest-capacity", smallest_capacity,

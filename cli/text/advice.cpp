@@ -111,6 +111,7 @@ std::vector<Cell> row_of(const Suggestion& remedy) {
 std::vector<const Suggestion*> worth_showing(const std::vector<Suggestion>& tried) {
   constexpr std::ptrdiff_t kNearest = 2;
   std::vector<const Suggestion*> shown;
+  shown.reserve(tried.size());
   for (const Suggestion& suggestion : tried)
     shown.push_back(&suggestion);
   const auto failing =
@@ -140,6 +141,59 @@ std::string settings_of(const Suggestion& remedy) {
   return text;
 }
 
+// Returns a sentence as lines of `width`, indented.
+std::string paragraph(const std::string& sentence, std::size_t width) {
+  std::string text;
+  for (const std::string& line : wrap(sentence, width - 2))
+    text += "  " + line + '\n';
+  return text;
+}
+
+// Lists the changes that would help, and the devices that are large enough.
+std::string remedies(const PointResult& point, const Environment& environment, std::int64_t needed,
+                     bool colour, std::size_t width) {
+  std::string text;
+  text += '\n';
+  text += "  " + bold("What would help", colour) +
+          dim(" (changes simulated; GPUs by the memory that this step needs)", colour) + '\n';
+  Table table({{""}, {"", Align::kRight}, {"", Align::kRight}, {""}}, 4);
+  const std::vector<Suggestion> tried =
+      !point.failure ? std::vector<Suggestion>() : point.failure->tried;
+  const std::vector<const Suggestion*> shown_changes = worth_showing(tried);
+  for (const Suggestion* remedy : shown_changes)
+    table.add_row(row_of(*remedy));
+  const std::vector<std::string> gpus = gpus_with(needed, environment);
+  if (gpus.empty()) {
+    table.add_row({{"a larger GPU"},
+                   {format_bytes(Bytes(needed))},
+                   {""},
+                   {"none listed is that large", kBad}});
+  } else {
+    const std::size_t shown = std::min(gpus.size(), kShownGpus);
+    table.add_row(
+        {{"a larger GPU: " +
+          fmt::format("{}", fmt::join(gpus.begin(),
+                                      gpus.begin() + static_cast<std::ptrdiff_t>(shown), ", "))},
+         {format_bytes(Bytes(needed))},
+         {""},
+         {"large enough", kGood}});
+  }
+  text += table.text(colour, width);
+  if (shown_changes.size() < tried.size()) {
+    text += paragraph(fmt::format("{} more were tried and do not fit; --json has them.",
+                                  tried.size() - shown_changes.size()),
+                      width);
+  }
+  if (const Suggestion* best = best_that_fits(tried)) {
+    const bool other = best != &tried.front();
+    text += paragraph(fmt::format("Of these {}{} is the fastest:", best->change,
+                                  other ? ", among those that change no numbers," : ""),
+                      width);
+    text += settings_of(*best);
+  }
+  return text;
+}
+
 }  // namespace
 }  // namespace advice_detail
 
@@ -153,6 +207,7 @@ std::vector<std::string> gpus_with(std::int64_t bytes, const Environment& enviro
   }
   std::sort(found.begin(), found.end());
   std::vector<std::string> names;
+  names.reserve(found.size());
   for (auto& [capacity, name] : found)
     names.push_back(std::move(name));
   return names;
@@ -162,8 +217,7 @@ std::string explain_failure(const PointResult& point, const Environment& environ
                             std::size_t width) {
   std::string text;
   const auto paragraph = [&](const std::string& sentence) {
-    for (const std::string& line : wrap(sentence, width - 2))
-      text += "  " + line + '\n';
+    text += advice_detail::paragraph(sentence, width);
   };
   if (point.failure) {
     paragraph(point.failure->reason + ".");
@@ -205,42 +259,7 @@ std::string explain_failure(const PointResult& point, const Environment& environ
         "activations is not enough.",
         format_bytes(Bytes(persistent))));
   }
-  text += '\n';
-  text += "  " + bold("What would help", colour) +
-          dim(" (changes simulated; GPUs by the memory that this step needs)", colour) + '\n';
-  Table table({{""}, {"", Align::kRight}, {"", Align::kRight}, {""}}, 4);
-  const std::vector<Suggestion> tried =
-      !point.failure ? std::vector<Suggestion>() : point.failure->tried;
-  const std::vector<const Suggestion*> worth_showing = advice_detail::worth_showing(tried);
-  for (const Suggestion* remedy : worth_showing)
-    table.add_row(advice_detail::row_of(*remedy));
-  const std::vector<std::string> gpus = gpus_with(needed, environment);
-  if (gpus.empty()) {
-    table.add_row({{"a larger GPU"},
-                   {format_bytes(Bytes(needed))},
-                   {""},
-                   {"none listed is that large", kBad}});
-  } else {
-    const std::size_t shown = std::min(gpus.size(), advice_detail::kShownGpus);
-    table.add_row(
-        {{"a larger GPU: " +
-          fmt::format("{}", fmt::join(gpus.begin(),
-                                      gpus.begin() + static_cast<std::ptrdiff_t>(shown), ", "))},
-         {format_bytes(Bytes(needed))},
-         {""},
-         {"large enough", kGood}});
-  }
-  text += table.text(colour, width);
-  if (worth_showing.size() < tried.size()) {
-    paragraph(fmt::format("{} more were tried and do not fit; --json has them.",
-                          tried.size() - worth_showing.size()));
-  }
-  if (const Suggestion* best = best_that_fits(tried)) {
-    const bool other = best != &tried.front();
-    paragraph(fmt::format("Of these {}{} is the fastest:", best->change,
-                          other ? ", among those that change no numbers," : ""));
-    text += advice_detail::settings_of(*best);
-  }
+  text += advice_detail::remedies(point, environment, needed, colour, width);
   return text;
 }
 

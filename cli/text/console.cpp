@@ -63,19 +63,18 @@ std::string in_words(double seconds) {
   return fmt::format("{} h {} min", whole / 3600, whole % 3600 / 60);
 }
 
-bool set_in_environment(const char* name) {
-  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): before any thread starts
-  return value != nullptr && *value != '\0';
-}
-
 }  // namespace
 }  // namespace console_detail
 
+std::string environment_variable(const char* name) {
+  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): before any thread starts
+  return value == nullptr ? "" : value;
+}
+
 Console open_console(std::string program) {
   Console console{.program = std::move(program)};
-  const char* term = std::getenv("TERM");  // NOLINT(concurrency-mt-unsafe)
-  const bool plain = console_detail::set_in_environment("NO_COLOR") ||
-                     (term != nullptr && std::string_view(term) == "dumb");
+  const bool plain =
+      !environment_variable("NO_COLOR").empty() || environment_variable("TERM") == "dumb";
   console.terminal = isatty(STDOUT_FILENO) != 0;
   console.error_terminal = isatty(STDERR_FILENO) != 0;
   console.colour = console.terminal && !plain;

@@ -27,6 +27,10 @@ struct Console {
 };
 [[nodiscard]] Console open_console(std::string program);
 
+// Returns a variable of the environment; empty where it is not set. Called before any thread
+// starts.
+[[nodiscard]] std::string environment_variable(const char* name);
+
 // Prints results. Throws UserError when stdout cannot be written (a full disk); a closed pipe ends
 // the program as it ends any other.
 void print(std::string_view text);

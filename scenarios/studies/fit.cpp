@@ -11,6 +11,7 @@
 #include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
 #include "scenarios/read/short_form.hpp"
+#include "scenarios/studies/parallel.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 
 namespace tidemark {
@@ -68,6 +69,9 @@ class Search {
     for (std::int64_t value = end - step; value > fits; value -= stride) {
       if (at(value).status == PointStatus::kFits) fits = value;
     }
+    // Between the values that were tried the next one may be left out.
+    while (fits < last && at(fits + step).status == PointStatus::kFits)
+      fits += step;
     return result(fits, fits < last ? std::optional(fits + step) : std::nullopt, excluded);
   }
 
@@ -180,6 +184,36 @@ PointResult ValuePoints::simulate(std::int64_t value, const std::string& name,
 Fit fit(const Value& document, const Environment& environment, const FitOptions& options) {
   const ValuePoints points(document, environment, options);
   return fit_detail::Search(points, options).run();
+}
+
+std::vector<PointFit> fit_points(const Value& document, const Environment& environment,
+                                 const FitOptions& options, int threads) {
+  fit_detail::check_key(options.key);
+  std::vector<PointDocument> points = point_documents(document);
+  std::vector<PointFit> found(points.size());
+  for (const PointDocument& point : points) {
+    for (const Override& change : point.overrides) {
+      if (change.key != options.key) continue;
+      throw UserError(document.find("sweep")->location, "sweep",
+                      fmt::format("the sweep changes {}, which fit is to find; leave it out of one",
+                                  options.key));
+    }
+  }
+  for_each_parallel(points.size(), threads, [&](std::size_t i) {
+    PointFit& row = found[i];
+    row.overrides = std::move(points[i].overrides);
+    row.error = points[i].error;
+    if (!row.error.empty()) return;
+    try {
+      row.fit = fit(points[i].document, environment, options);
+    } catch (const UserError& error) {
+      row.error = error.what();
+    }
+    for (FitPoint& point : row.fit.tried)
+      point.result.overrides.insert(point.result.overrides.begin(), row.overrides.begin(),
+                                    row.overrides.end());
+  });
+  return found;
 }
 
 }  // namespace tidemark

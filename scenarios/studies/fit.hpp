@@ -65,4 +65,16 @@ inline constexpr int kTriedAbove = 128;
 [[nodiscard]] Fit fit(const Value& document, const Environment& environment,
                       const FitOptions& options);
 
+// The fit of one point of a sweep.
+struct PointFit {
+  std::vector<Override> overrides;
+  Fit fit;
+  std::string error;  // reason why its smallest value cannot be built; then there is no fit
+};
+// Returns the fits of all points of the document's sweep, in their order, on `threads` threads.
+// Throws UserError for a key that does not affect memory, or that the sweep changes itself.
+[[nodiscard]] std::vector<PointFit> fit_points(const Value& document,
+                                               const Environment& environment,
+                                               const FitOptions& options, int threads);
+
 }  // namespace tidemark

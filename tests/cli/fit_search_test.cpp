@@ -25,6 +25,55 @@ TEST_SUITE("unit") {
     CHECK(workspace.run("fit gpt2 --gpu v100-sxm-16gb --limit 4 --multiple-of 8").code == 2);
     CHECK(workspace.run("fit gpt2 --gpu v100-sxm-16gb --maximize training.micro").code == 2);
   }
+
+  TEST_CASE("fit of a sweep has a row for each point, the same as a fit of that point") {
+    const Workspace workspace;
+    workspace.write("s.yaml",
+                    "model: {preset: gpt2, layers: 2}\nhardware: v100-sxm-16gb\n"
+                    "training: {sequence: 256}\n"
+                    "sweep: {matrix: {hardware: [v100-sxm-16gb, a100-sxm-40gb], policies: "
+                    "[[], [checkpoint_every: {period: 1}]]}}\n");
+    const Outcome all = workspace.run("fit s.yaml --json -j 2");
+    REQUIRE(all.code == 0);
+    const auto document = nlohmann::json::parse(all.out);
+    REQUIRE(document.at("fits").size() == 4);
+    const auto alone = nlohmann::json::parse(
+        workspace.run("fit s.yaml --json -s sweep=null -s hardware=a100-sxm-40gb").out);
+    CHECK(document.at("fits").at(2) == alone.at("fit"));
+    CHECK(document.at("points").at(2).at("overrides").at("hardware") == "a100-sxm-40gb");
+    CHECK(document.at("points").at(2).at("overrides").at("training.micro_batch") ==
+          alone.at("fit").at("largest"));
+    // A larger device holds a larger batch.
+    CHECK(document.at("fits").at(3).at("largest") > document.at("fits").at(1).at("largest"));
+    CHECK(contains(workspace.run("fit s.yaml").out, "The largest training.micro_batch that fits"));
+    const Outcome changed =
+        workspace.run("fit s.yaml -s 'sweep={matrix: {training.micro_batch: [1, 2]}}'");
+    CHECK(changed.code == 2);
+    CHECK(contains(changed.err, "the sweep changes training.micro_batch"));
+  }
+
+  TEST_CASE("several GPUs are a point each, in run, fit, explain and compare") {
+    const Workspace workspace;
+    const std::string gpus = " --gpu v100-sxm-16gb --gpu a100-sxm-40gb ";
+    const auto points = [](const std::string& text) {
+      return nlohmann::json::parse(text).at("points");
+    };
+    workspace.write("m.json", R"({"model_type": "gpt2", "n_layer": 2, "n_embd": 64, "n_head": 4,
+      "vocab_size": 500, "n_positions": 128})");
+    const auto run = points(workspace.run("run m.json" + gpus + "--json").out);
+    REQUIRE(run.size() == 2);
+    CHECK(run.at(1).at("overrides").at("hardware") == "a100-sxm-40gb");
+    const auto alone = points(workspace.run("run m.json --gpu a100-sxm-40gb --json").out);
+    CHECK(run.at(1).at("memory") == alone.at(0).at("memory"));
+    CHECK(points(workspace.run("explain m.json" + gpus + "--json").out).size() == 2);
+    const auto fits =
+        nlohmann::json::parse(workspace.run("fit m.json --limit 8" + gpus + "--json").out);
+    CHECK(fits.at("fits").size() == 2);
+    const auto compared = nlohmann::json::parse(
+        workspace.run("compare m.json --budget 90% --policy chen_sqrt" + gpus + "--json").out);
+    CHECK(compared.at("comparisons").size() == 2);
+    CHECK(workspace.run("plan m.json" + gpus).code == 2);
+  }
 }
 
 TEST_SUITE("unit") {

@@ -32,6 +32,25 @@ std::int64_t blocks_of(std::int64_t elements, std::int64_t block) {
   return (elements + block - 1) / block;
 }
 
+std::vector<QuantisedState> state_list(const QuantisedFormat& format,
+                                       const QuantisedWeight& weight) {
+  if (format.codes == DType::kInt8) return {{"SCB", weight.rows}};
+  const std::int64_t scales = blocks_of(weight.elements, weight.block);
+  const std::int64_t nested = blocks_of(scales, kNestedBlock);
+  if (format.library == QuantisedBy::kTorchao) {
+    return {{"quantized_scalers", scales, DType::kInt8},
+            {"quantization_factor", nested, weight.model},
+            {"scaler_mean", 1, weight.model},
+            {"nf4", kCodes4Bit, weight.model}};
+  }
+  if (!format.nested) return {{"absmax", scales}, {"quant_map", kCodes4Bit}};
+  return {{"absmax", scales, DType::kInt8},
+          {"nested_absmax", nested},
+          {"offset", 1},
+          {"nested_quant_map", kCodes8Bit},
+          {"quant_map", kCodes4Bit}};
+}
+
 }  // namespace
 }  // namespace quantised_formats_detail
 
@@ -49,22 +68,7 @@ const QuantisedFormat* find_quantised_format(std::string_view name, std::string_
 
 std::vector<QuantisedState> states_of(const QuantisedFormat& format,
                                       const QuantisedWeight& weight) {
-  using namespace quantised_formats_detail;
-  if (format.codes == DType::kInt8) return {{"SCB", weight.rows}};
-  const std::int64_t scales = blocks_of(weight.elements, weight.block);
-  const std::int64_t nested = blocks_of(scales, kNestedBlock);
-  if (format.library == QuantisedBy::kTorchao) {
-    return {{"quantized_scalers", scales, DType::kInt8},
-            {"quantization_factor", nested, weight.model},
-            {"scaler_mean", 1, weight.model},
-            {"nf4", kCodes4Bit, weight.model}};
-  }
-  if (!format.nested) return {{"absmax", scales}, {"quant_map", kCodes4Bit}};
-  return {{"absmax", scales, DType::kInt8},
-          {"nested_absmax", nested},
-          {"offset", 1},
-          {"nested_quant_map", kCodes8Bit},
-          {"quant_map", kCodes4Bit}};
+  return quantised_formats_detail::state_list(format, weight);
 }
 
 std::string refuses(const QuantisedFormat& format, const QuantisedWeight& weight) {
