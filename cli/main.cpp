@@ -18,6 +18,7 @@
 #include "cli/commands/command.hpp"
 #include "cli/commands/compare.hpp"
 #include "cli/commands/diff.hpp"
+#include "cli/commands/manual.hpp"
 #include "cli/commands/plan.hpp"
 #include "cli/commands/recipe.hpp"
 #include "cli/commands/replay_allocator.hpp"
@@ -32,10 +33,11 @@ namespace tidemark {
 namespace main_detail {
 namespace {
 
-using Commands = std::tuple<RunCommand, FitCommand, SearchCommand, SweepCommand, ExplainCommand,
-                            DiffCommand, CompareCommand, CheckCommand, ListCommand, DescribeCommand,
-                            GraphCommand, InitCommand, ImportCommand, PackCommand, PlanCommand,
-                            ReplayAllocatorCommand, ReplayEvictionCommand, RecipeCommand>;
+using Commands =
+    std::tuple<RunCommand, FitCommand, SearchCommand, SweepCommand, ExplainCommand, DiffCommand,
+               CompareCommand, CheckCommand, ListCommand, DescribeCommand, GraphCommand,
+               InitCommand, ImportCommand, PackCommand, PlanCommand, ReplayAllocatorCommand,
+               ReplayEvictionCommand, RecipeCommand, ManualCommand, CompletionCommand>;
 
 constexpr const char* kAbout =
     "Tidemark simulates training steps of a deep-learning model on a GPU, event by event: does it "

@@ -1,0 +1,47 @@
+#include "cli/commands/manual.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "cli/text/manual.hpp"
+#include "graph/core/decoder.hpp"
+#include "graph/core/errors.hpp"
+#include "tidemark/version.hpp"
+
+namespace tidemark {
+
+void ManualCommand::attach(CLI::App& parent) {
+  app = parent.add_subcommand(kName, "the manual page, as man reads it");
+  app->footer(R"(Example:
+  tidemark manual | man -l -)");
+}
+
+int ManualCommand::execute(const Console& /*console*/) const {
+  print(manual_page(*app->get_parent(), kVersion));
+  return kExitFits;
+}
+
+void CompletionCommand::attach(CLI::App& parent) {
+  app = parent.add_subcommand(kName, "what a shell completes, as a script for it");
+  app->footer(R"(Examples:
+  source <(tidemark completion bash)
+  tidemark completion fish > ~/.config/fish/completions/tidemark.fish)");
+  app->add_option("SHELL", shell, "bash, zsh or fish")->required();
+}
+
+int CompletionCommand::execute(const Console& /*console*/) const {
+  const std::vector<std::string> known(std::begin(kShells), std::end(kShells));
+  if (std::find(known.begin(), known.end(), shell) == known.end()) {
+    throw UserError(fmt::format("there is no completion for {}{}", tidemark::quoted(shell),
+                                did_you_mean(shell, known)) +
+                    fmt::format("; shells: {}", fmt::join(known, ", ")));
+  }
+  print(shell_completion(*app->get_parent(), shell));
+  return kExitFits;
+}
+
+}  // namespace tidemark
