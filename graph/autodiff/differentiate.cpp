@@ -135,13 +135,19 @@ void GradientTape::emit_backward(NodeId id) {
 
 // A local variable holds the content of a tensor from the kernel that creates it.
 void GradientTape::hold_content(TensorId tensor, OperatorId until) {
+  if (created_by_.empty()) find_creators();
   const StorageId storage = graph_.tensors[tensor].storage;
-  for (OperatorId since : training_.part(PartKind::kForward)) {
-    for (const Touch& touch : training_.touches_of(since)) {
-      if (touch.storage == storage && touch.access == Access::kCreate) {
-        training_.holds.push_back({storage, since, until, HoldKind::kLocal});
-        return;
-      }
+  const OperatorId since = created_by_[storage];
+  if (since.valid()) training_.holds.push_back({storage, since, until, HoldKind::kLocal});
+}
+
+// Finds, by storage, the first kernel of forward that creates it.
+void GradientTape::find_creators() {
+  created_by_.assign(training_.storages.size(), OperatorId());
+  for (const OperatorId op : training_.part(PartKind::kForward)) {
+    for (const Touch& touch : training_.touches_of(op)) {
+      OperatorId& creator = created_by_[touch.storage];
+      if (touch.access == Access::kCreate && !creator.valid()) creator = op;
     }
   }
 }

@@ -57,6 +57,7 @@ class GradientTape final : public BackwardTape {
   void accumulate_leaf(ParameterId id);
   void hold_node(NodeId id, OperatorId last);
   void hold_content(TensorId tensor, OperatorId until);
+  void find_creators();
   void hold_other_outputs(OperatorId end);
   void hold_variables(OperatorId end);
   void emit_ends();
@@ -89,6 +90,7 @@ class GradientTape final : public BackwardTape {
   IdVector<NodeId, char> reached_;                     // whether backward reaches the node
   IdVector<StorageId, NodeId> remaker_;    // the node that makes the storage again in backward
   IdVector<StorageId, StorageId> remade_;  // the storage that has its content in backward by now
+  IdVector<StorageId, OperatorId> created_by_;  // find_creators(); empty until then
   // The parameter of a leaf; a view of a parameter is no leaf.
   IdVector<TensorId, ParameterId> parameter_;
   std::vector<std::pair<TensorId, Tensor>> results_;  // outputs of the running node
