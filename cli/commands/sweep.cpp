@@ -24,6 +24,7 @@
 #include "scenarios/results/result_document.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 #include "scenarios/studies/sweep_journal.hpp"
+#include "scenarios/studies/sweep_lock.hpp"
 
 namespace tidemark {
 namespace sweep_detail {
@@ -153,6 +154,7 @@ int SweepCommand::execute(const Console& console) const {
   check_writable(folder);
   SweepIdentity sweep = sweep_identity(document, environment, input.plugins, part);
   sweep.published = published_of(std::span(&document, 1));
+  const SweepLock lock(folder, sweep, part);
   const JournalPoints journals = journal_points(folder, sweep);
   for (const std::string& damage : journals.damage)
     print_warning(console, fmt::format("{}; what they had is simulated again", damage));

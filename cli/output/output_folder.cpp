@@ -4,10 +4,10 @@
 #include <system_error>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "graph/core/errors.hpp"
 #include "graph/core/paths.hpp"
+#include "graph/core/temporary_files.hpp"
 
 namespace tidemark {
 namespace output_folder_detail {
@@ -41,9 +41,10 @@ OutputFolder::OutputFolder(const std::string& path) : folder_(path) {
     output_folder_detail::fail(folder_,
                                fmt::format("the folder cannot be made: {}", error.message()));
   // A probe file shows a mistake before an hour of simulation, not after.
-  const std::filesystem::path probe = folder_ / fmt::format(".tidemark-{}", getpid());
-  const bool writable = std::ofstream(probe).is_open();
+  const std::filesystem::path probe = new_temporary(folder_ / "probe");
+  const bool writable = !probe.empty();
   std::filesystem::remove(probe, error);
+  if (writable) remove_abandoned(folder_);
   if (!writable) output_folder_detail::fail(folder_, "the folder cannot be written");
 }
 
@@ -60,8 +61,8 @@ OutputFolder::~OutputFolder() {
 }
 
 std::ofstream& OutputFolder::add(const std::string& name) {
-  File file{.final_path = folder_ / name,
-            .temporary = folder_ / fmt::format(".{}.{}", name, getpid())};
+  File file{.final_path = folder_ / name, .temporary = new_temporary(folder_ / name)};
+  if (file.temporary.empty()) output_folder_detail::fail(file.final_path, "cannot be written");
   file.stream = std::make_unique<std::ofstream>(file.temporary, std::ios::binary | std::ios::trunc);
   if (!file.stream->is_open()) output_folder_detail::fail(file.final_path, "cannot be written");
   files_.push_back(std::move(file));

@@ -12,11 +12,11 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 #include "graph/core/errors.hpp"
 #include "graph/core/paths.hpp"
 #include "graph/core/sha1.hpp"
+#include "graph/core/temporary_files.hpp"
 #include "scenarios/results/document_json.hpp"
 #include "scenarios/results/read_result.hpp"
 #include "scenarios/results/result_document.hpp"
@@ -47,10 +47,7 @@ std::string text_of(const Json& json) {
 }
 
 Json header_of(const SweepIdentity& sweep, const Shard& shard) {
-  std::string all;
-  for (const std::string& key : sweep.keys)
-    all += key;
-  return {{"tidemark", kVersion},         {"sweep", sha1_of(all)},       {"name", sweep.name},
+  return {{"tidemark", kVersion},         {"sweep", digest_of(sweep)},   {"name", sweep.name},
           {"published", sweep.published}, {"points", sweep.keys.size()}, {"shard", shard.index},
           {"shards", shard.count}};
 }
@@ -160,6 +157,13 @@ Shard parse_shard(const std::string& text) {
                   sweep_journal_detail::kMostShards, text));
 }
 
+std::string digest_of(const SweepIdentity& sweep) {
+  std::string all;
+  for (const std::string& key : sweep.keys)
+    all += key;
+  return sha1_of(all);
+}
+
 SweepIdentity sweep_identity(const Value& document, const Environment& environment,
                              std::span<const std::string> plugins, const Shard& shard) {
   SweepIdentity sweep;
@@ -212,10 +216,8 @@ SweepJournal::SweepJournal(const std::string& folder, const SweepIdentity& sweep
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   // The old file stays until the new one has the points that both share.
-  const std::string fresh =
-      (std::filesystem::path(folder) /
-       fmt::format(".{}.{}", sweep_journal_detail::file_name(shard), getpid()))
-          .string();
+  const std::filesystem::path fresh = new_temporary(path_);
+  if (fresh.empty()) sweep_journal_detail::fail(path_, "cannot be written");
   file_.open(fresh, std::ios::binary | std::ios::trunc);
   file_ << checked_line(
       sweep_journal_detail::text_of(sweep_journal_detail::header_of(sweep, shard)));

@@ -45,6 +45,8 @@ struct SweepIdentity {
   std::vector<bool> of_shard;                    // by point: whether it belongs to the shard
   std::vector<std::vector<Override>> overrides;  // by point
 };
+// Returns a digest of all points' keys.
+[[nodiscard]] std::string digest_of(const SweepIdentity& sweep);
 [[nodiscard]] SweepIdentity sweep_identity(const Value& document, const Environment& environment,
                                            std::span<const std::string> plugins,
                                            const Shard& shard);

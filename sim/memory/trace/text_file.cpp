@@ -5,8 +5,9 @@
 #include <system_error>
 
 #include <fmt/format.h>
-#include <unistd.h>
 #include <zlib.h>
+
+#include "graph/core/temporary_files.hpp"
 
 namespace tidemark {
 namespace text_file_detail {
@@ -105,8 +106,9 @@ WholeFile::WholeFile(const std::string& path) : path_(path) {
   const bool special =
       std::filesystem::exists(path_, error) && !std::filesystem::is_regular_file(path_, error);
   if (!special) {
-    temporary_ = path_;
-    temporary_.replace_filename(fmt::format(".{}.{}", path_.filename().string(), getpid()));
+    temporary_ = new_temporary(path_);
+    if (temporary_.empty())
+      fail(fmt::format("cannot be written: {}", text_file_detail::system_message()));
   }
   const bool compressed = path_.extension() == ".gz";
   const std::filesystem::path& opened = special ? path_ : temporary_;

@@ -18,7 +18,11 @@ TEST_SUITE("unit") {
     CHECK(csv_field("a, b") == "\"a, b\"");
     CHECK(csv_field("8\" disk") == "\"8\"\" disk\"");
     CHECK(csv_field("two\nlines") == "\"two\nlines\"");
-    CHECK(csv_field("=1+1") == "=1+1");
+    CHECK(csv_field("=1+1") == "'=1+1");
+    CHECK(csv_field("@a,b") == "\"'@a,b\"");
+    CHECK(csv_field("-0.5") == "-0.5");
+    CHECK(csv_field("-1+2") == "'-1+2");
+    CHECK(csv_field("-model") == "'-model");
   }
 
   TEST_CASE("a stacked chart has every role once, each under a name of its own") {

@@ -1,0 +1,45 @@
+// Two sweeps in one folder at the same time.
+#include "scenarios/studies/sweep_lock.hpp"
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include "graph/core/errors.hpp"
+#include "graph/core/temporary_files.hpp"
+#include "tests/cli/command_runner.hpp"
+
+namespace tidemark::sweep_lock_test {
+
+TEST_SUITE("unit") {
+  TEST_CASE("shards run beside each other; the same points or another sweep do not") {
+    const testing::Workspace workspace;
+    const std::string folder = (workspace.folder() / "out").string();
+    const SweepIdentity sweep{
+        .name = "s", .published = {}, .keys = {"a", "b"}, .of_shard = {}, .overrides = {}};
+    const SweepIdentity other{
+        .name = "s", .published = {}, .keys = {"a", "c"}, .of_shard = {}, .overrides = {}};
+    const auto problem = [&](const SweepIdentity& of, const Shard& shard) -> std::string {
+      try {
+        const SweepLock lock(folder, of, shard);
+        return {};
+      } catch (const UserError& error) {
+        return error.what();
+      }
+    };
+    {
+      const SweepLock held(folder, sweep, {.index = 0, .count = 2});
+      CHECK(problem(sweep, {.index = 1, .count = 2}).empty());
+      const std::string same = problem(sweep, {.index = 0, .count = 2});
+      CHECK(testing::contains(same, this_process() + " runs the same points here"));
+      CHECK(testing::contains(problem(other, {.index = 1, .count = 2}), "runs another sweep here"));
+    }
+    CHECK(problem(other, {.index = 1, .count = 2}).empty());
+    CHECK(workspace.names("out").empty());
+  }
+}
+
+}  // namespace tidemark::sweep_lock_test
