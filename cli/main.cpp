@@ -33,11 +33,11 @@ namespace tidemark {
 namespace main_detail {
 namespace {
 
-using Commands =
-    std::tuple<RunCommand, FitCommand, SearchCommand, SweepCommand, ExplainCommand, DiffCommand,
-               CompareCommand, CheckCommand, ListCommand, DescribeCommand, GraphCommand,
-               InitCommand, ImportCommand, PackCommand, PlanCommand, ReplayAllocatorCommand,
-               ReplayEvictionCommand, RecipeCommand, ManualCommand, CompletionCommand>;
+using Commands = std::tuple<RunCommand, FitCommand, SearchCommand, SweepCommand, ExplainCommand,
+                            DiffCommand, CompareCommand, CheckCommand, ListCommand, DescribeCommand,
+                            GraphCommand, InitCommand, ImportCommand, PackCommand, PlanCommand,
+                            ReplayAllocatorCommand, ReplayEvictionCommand, RecipeCommand,
+                            ManualCommand, SchemaCommand, CompletionCommand>;
 
 constexpr const char* kAbout =
     "Tidemark simulates training steps of a deep-learning model on a GPU, event by event: does it "

@@ -6,10 +6,13 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "cli/text/manual.hpp"
 #include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
+#include "scenarios/read/environment.hpp"
+#include "scenarios/read/schema.hpp"
 #include "tidemark/version.hpp"
 
 namespace tidemark {
@@ -22,6 +25,20 @@ void ManualCommand::attach(CLI::App& parent) {
 
 int ManualCommand::execute(const Console& /*console*/) const {
   print(manual_page(*app->get_parent(), kVersion));
+  return kExitFits;
+}
+
+void SchemaCommand::attach(CLI::App& parent) {
+  app = parent.add_subcommand(kName, "the JSON Schema of scenarios, for editors");
+  app->footer(R"(An editor with a YAML language server finds it through a line of the scenario:
+  # yaml-language-server: $schema=scenario.schema.json
+
+Example:
+  tidemark schema > scenario.schema.json)");
+}
+
+int SchemaCommand::execute(const Console& console) const {
+  print(scenario_schema(default_environment(console.program)).dump(1) + '\n');
   return kExitFits;
 }
 

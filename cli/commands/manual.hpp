@@ -1,4 +1,4 @@
-// tidemark manual and tidemark completion: texts about the commands themselves.
+// tidemark manual, schema and completion: texts about the commands and the scenarios themselves.
 #pragma once
 
 #include <string>
@@ -13,6 +13,13 @@ namespace tidemark {
 
 struct ManualCommand {
   static constexpr const char* kName = "manual";
+  CLI::App* app = nullptr;
+  void attach(CLI::App& parent);
+  [[nodiscard]] int execute(const Console& console) const;
+};
+
+struct SchemaCommand {
+  static constexpr const char* kName = "schema";
   CLI::App* app = nullptr;
   void attach(CLI::App& parent);
   [[nodiscard]] int execute(const Console& console) const;

@@ -155,9 +155,10 @@ void GraphCopy::drop_parameters() {
 
 Graph GraphCopy::finish() {
   copy_roots(source_.tensors.end_id());
-  for (const LocalVariable& local : source_.locals)
+  for (const LocalVariable& local : source_.locals) {
     result_.locals.push_back({at(local.tensor), local.until.valid() ? node_[local.until] : NodeId(),
                               local.only_in_evaluation});
+  }
   drop_parameters();
   result_.logits = at(source_.logits);
   result_.loss = at(source_.loss);

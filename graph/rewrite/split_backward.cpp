@@ -38,20 +38,8 @@ class BackwardSplitter {
   // Ends the holds of autograd's nodes and of the schedule when backward returns: the kernels of
   // the weights hold their operands themselves, by reading them.
   void end_holds_early() {
-    IdVector<NodeId, OperatorId> last_of_node;
     OperatorId last;
-    for (const PartKind kind : kBackwards) {
-      for (const StepPart& part : graph_.parts.all()) {
-        if (part.kind != kind || part.operators.empty()) continue;
-        last = part.operators.back();
-        for (const OperatorId op : part.operators) {
-          const NodeId node = graph_.operators[op].node;
-          if (!node.valid()) continue;
-          if (!last_of_node.contains(node)) last_of_node.resize(node.index() + 1);
-          last_of_node[node] = op;
-        }
-      }
-    }
+    const IdVector<NodeId, OperatorId> last_of_node = last_kernels(last);
     for (Hold& hold : graph_.holds) {
       if (of_weights_[hold.until] == 0 || made_[hold.storage] != 0) continue;
       const NodeId node = graph_.operators[hold.until].node;
@@ -66,6 +54,24 @@ class BackwardSplitter {
   }
 
  private:
+  // Returns the last kernel that each node has in backward, and in `last` that of the whole.
+  IdVector<NodeId, OperatorId> last_kernels(OperatorId& last) {
+    IdVector<NodeId, OperatorId> last_of_node;
+    for (const PartKind kind : kBackwards) {
+      for (const StepPart& part : graph_.parts.all()) {
+        if (part.kind != kind || part.operators.empty()) continue;
+        last = part.operators.back();
+        for (const OperatorId op : part.operators) {
+          const NodeId node = graph_.operators[op].node;
+          if (!node.valid()) continue;
+          if (!last_of_node.contains(node)) last_of_node.resize(node.index() + 1);
+          last_of_node[node] = op;
+        }
+      }
+    }
+    return last_of_node;
+  }
+
   // Whether the operator makes the gradient of a weight, or goes on with one that is made there.
   bool belongs_to_weights(OperatorId id) {
     const OperatorPart part = graph_.operators[id].part;
@@ -97,9 +103,11 @@ class BackwardSplitter {
     for (const OperatorId id : all) {
       if (of_weights_[id] != 0 || graph_.operators[id].node.valid() || !creates_all(id)) continue;
       const std::span<const Touch> touches = graph_.touches_of(id);
-      of_weights_[id] = std::all_of(touches.begin(), touches.end(), [&](const Touch& touch) {
-        return written_[touch.storage] != 0 && used_elsewhere[touch.storage] == 0;
-      });
+      const bool only_weights =
+          std::all_of(touches.begin(), touches.end(), [&](const Touch& touch) {
+            return written_[touch.storage] != 0 && used_elsewhere[touch.storage] == 0;
+          });
+      of_weights_[id] = only_weights ? 1 : 0;
     }
   }
 

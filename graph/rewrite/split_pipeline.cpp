@@ -18,9 +18,10 @@ constexpr int kNobody = -1;
 // them; chunks never go backwards.
 IdVector<NodeId, int> chunks_of_nodes(const Graph& graph, std::span<const int> blocks_by_chunk) {
   std::vector<int> chunk_of_block;
-  for (std::size_t c = 0; c < blocks_by_chunk.size(); ++c)
+  for (std::size_t c = 0; c < blocks_by_chunk.size(); ++c) {
     chunk_of_block.insert(chunk_of_block.end(), static_cast<std::size_t>(blocks_by_chunk[c]),
                           static_cast<int>(c));
+  }
   IdVector<NodeId, int> chunks(graph.nodes.size(), 0);
   NodeId last_in_block;
   int current = 0;

@@ -1,6 +1,7 @@
 // Decoders for the parts of a scenario, one by one.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +38,8 @@ void decode_policies(const Decoder& scenario, const Environment& environment, Sc
 // models. `scenario` is `document` decoded.
 [[nodiscard]] std::string training_key(const Value& document, const Scenario& scenario);
 
+// Returns the keys of a scenario.
+[[nodiscard]] std::span<const std::string_view> scenario_keys();
 // Returns the keys of `training`, those of later versions included.
 [[nodiscard]] std::vector<std::string> training_keys();
 

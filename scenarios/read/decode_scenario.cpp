@@ -223,6 +223,10 @@ ReportOptions decode_report(const Decoder& scenario, const AllocatorTraits& allo
 }  // namespace
 }  // namespace decode_scenario_detail
 
+std::span<const std::string_view> scenario_keys() {
+  return decode_scenario_detail::kScenarioKeys;
+}
+
 Scenario decode_scenario(const Value& document, const Environment& environment) {
   check_other_names(document);
   const Decoder scenario(document);

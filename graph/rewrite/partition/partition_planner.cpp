@@ -224,8 +224,9 @@ void PartitionPlanner::visit_plain(NodeId id, const std::vector<Layout>& inputs)
   }
   finish(id, Treatment::kPlain, std::move(passage));
   if (joins_outside(node) && !result_.tensors[node.outputs[0]]) {
-    for (TensorId in : node.inputs)
-      joins_[node.outputs[0]] |= joins_[in];
+    for (TensorId in : node.inputs) {
+      if (joins_[in] != 0) joins_[node.outputs[0]] = 1;
+    }
   }
 }
 

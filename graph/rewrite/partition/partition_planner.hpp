@@ -42,7 +42,7 @@ class PartitionPlanner {
   [[nodiscard]] bool enters_sequence(const Node& node, TensorId input) const;
   [[nodiscard]] std::span<const TensorId> weights_of(const Node& node) const;
   [[nodiscard]] bool can_be_columns(NodeId id) const;
-  [[nodiscard]] Layout tokens_of(const Shape& shape);
+  [[nodiscard]] Layout tokens_of(const Shape& of);
   [[nodiscard]] bool is_free_parameter(TensorId tensor) const;
   [[nodiscard]] bool is_cut_by_features(const Layout& layout) const {
     return layout.has_value() && !layout->tokens;
