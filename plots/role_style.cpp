@@ -25,6 +25,7 @@ const RoleStyle& style_of(Role role) {
       {.label = label_of(Role::kAdapter), .colour = 166, .letter = "a"},
       {.label = label_of(Role::kTeacher), .colour = 102, .letter = "T"},
       {.label = label_of(Role::kLoader), .colour = 73, .letter = "l"},
+      {.label = label_of(Role::kKeyValueCache), .colour = 136, .letter = "k"},
       {.label = label_of(Role::kWorkspace), .colour = 99, .letter = "w"},
   }};
   return kStyles[static_cast<std::size_t>(role)];
@@ -58,6 +59,7 @@ AreaInk ink_of(Role role) {
       {0xd35f2d, Hatch::kDots},        // adapters
       {0x6f7f6a, Hatch::kHorizontal},  // teacher
       {0x86b5ad, Hatch::kDots},        // loader
+      {0xb5892e, Hatch::kCross},       // key-value cache
       {0xb98ab8, Hatch::kHorizontal},  // workspace
   }};
   return kInks[static_cast<std::size_t>(role)];

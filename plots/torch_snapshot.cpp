@@ -40,6 +40,7 @@ std::string_view category_of(Role role) {
     case Role::kActivationGradient:
       return "autograd_detail";
     case Role::kTemporary:
+    case Role::kKeyValueCache:
     case Role::kCommunication:
       return "temporary";
     case Role::kBuffer:

@@ -106,7 +106,7 @@ Json resolved(const Scenario& scenario) {
   if (scenario.model.kind != ModelKind::kCostGraph) {
     json["precision"] = rules_of(t.precision).name;
     if (t.mode == StepMode::kForward) {
-      json["mode"] = "forward";
+      json["mode"] = t.model.generation ? "generate" : "forward";
     } else {
       json["optimizer"] = name_of(t.optimizer.kind);
     }

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/text/generation_lines.hpp"
 #include "cli/text/time_report.hpp"
 #include "cli/text/transfer_report.hpp"
 #include "graph/core/printable.hpp"
@@ -117,6 +118,7 @@ std::string Summary::reserved() const {
                                              *convergence.fails_in),
                                  kBad, colour_));
   }
+  if (!convergence.step && point_.generation) return text;
   if (!convergence.step) {
     const std::size_t steps = convergence.steps.size();
     if (steps > static_cast<std::size_t>(scenario_.training.steps)) {
@@ -166,7 +168,8 @@ std::string Summary::time() const {
       "step", trains ? fmt::format("{}: forward {}, backward {}, optimizer {}",
                                    bold(format_duration(run.step), colour_), phase(Phase::kForward),
                                    phase(Phase::kBackward), phase(Phase::kOptimizer))
-                     : fmt::format("{}: forward only", bold(format_duration(run.step), colour_)));
+                     : fmt::format("{}: {}", bold(format_duration(run.step), colour_),
+                                   point_.generation ? "generation" : "forward only"));
   std::string parts;
   const auto add = [&](Duration d, std::string_view what) {
     // Less than a thousandth of the step is not worth a line.
@@ -181,6 +184,10 @@ std::string Summary::time() const {
   add(run.host_bound, "waiting for the host to launch");
   add(point_.loader_stall, "waiting for data");
   if (!parts.empty()) text += line("", parts);
+  if (point_.generation) {
+    for (const auto& [label, words] : generation_lines(*point_.generation))
+      text += line(label, words);
+  }
   if (point_.loader) {
     const LoaderFigures& loader = *point_.loader;
     text += line("loader", fmt::format("a batch of {} every {}; up to {} ahead: {} of shared and "
@@ -366,7 +373,9 @@ std::string setting_line(const PointResult& point, const Scenario& scenario,
   if (graph.micro_batches > 1) text += fmt::format(" x {} micro-batches", graph.micro_batches);
   const bool evaluates = scenario.training.mode == StepMode::kForward;
   text += fmt::format("; {}, {}", rules_of(scenario.training.precision).name,
-                      evaluates ? "forward only" : name_of(scenario.training.optimizer.kind));
+                      scenario.training.model.generation ? "text generation"
+                      : evaluates                        ? "forward only"
+                                  : name_of(scenario.training.optimizer.kind));
   text += scenario.policy_names.empty()
               ? std::string("; no policy")
               : fmt::format("; {}", fmt::join(scenario.policy_names, " + "));

@@ -1,9 +1,11 @@
 #include "graph/autodiff/evaluate.hpp"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "graph/operators/family.hpp"
+#include "graph/operators/generation/cache_operators.hpp"
 
 namespace tidemark {
 namespace evaluate_detail {
@@ -95,28 +97,38 @@ void drop_loss(Graph& graph) {
   graph.loss = {};
 }
 
+// Whether a node is the last one of a forward pass of which generation has several.
+bool ends_pass(const Node& node) {
+  return node.family == &next_token_family();
+}
+
 }  // namespace
 }  // namespace evaluate_detail
 
 void keep_inputs_of_blocks(Graph& graph) {
+  using evaluate_detail::ends_pass;
   IdVector<TensorId, int> made_in(graph.tensors.size(), kNoBlock);
   IdVector<TensorId, char> is_made(graph.tensors.size(), 0);
   IdVector<TensorId, int> kept_for(graph.tensors.size(), kNoBlock);
-  std::vector<NodeId> last(static_cast<std::size_t>(graph.blocks));
+  std::map<std::pair<int, int>, NodeId> last;  // last nodes by forward pass and block
   const auto block_of = [&](const Node& node) {
     return node.layer.valid() ? graph.layers[node.layer].block : kNoBlock;
   };
+  int pass = 0;
   for (NodeId id : ids_of(graph.nodes)) {
     const int block = block_of(graph.nodes[id]);
-    if (block != kNoBlock) last[static_cast<std::size_t>(block)] = id;
+    if (block != kNoBlock) last[{pass, block}] = id;
+    pass += ends_pass(graph.nodes[id]) ? 1 : 0;
   }
+  pass = 0;
   for (const Node& node : graph.nodes) {
     const int block = block_of(node);
+    pass += ends_pass(node) ? 1 : 0;
     for (TensorId in : node.inputs) {
       if (!in.valid() || block == kNoBlock || is_made[in] == 0) continue;
       if (made_in[in] == block || kept_for[in] == block) continue;
       kept_for[in] = block;
-      graph.locals.push_back({in, last[static_cast<std::size_t>(block)], true});
+      graph.locals.push_back({in, last.at({pass, block}), true});
     }
     for (TensorId out : node.outputs) {
       is_made[out] = 1;

@@ -13,7 +13,7 @@ namespace tidemark {
 [[nodiscard]] Graph evaluation_graph(Graph graph, bool with_loss);
 
 // `x = block(x)`: adds the variables that keep what a block reads from outside until the block has
-// returned. They count for values that autograd does not follow.
+// returned, in each pass of a generation. They count for values that autograd does not follow.
 void keep_inputs_of_blocks(Graph& graph);
 
 }  // namespace tidemark

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "graph/import/hf_config.hpp"
+#include "graph/models/generation/decoder_passes.hpp"
 #include "graph/models/language.hpp"
 #include "graph/models/model_limits.hpp"
 
@@ -38,7 +39,8 @@ class NeoxBuilder {
       : config_(std::move(config)),
         options_(options),
         sequence_(sequence_of(options, config_.positions, false)),
-        builder_(name, options.dtype) {}
+        builder_(name, options.dtype),
+        passes_(builder_, options, sequence_) {}
 
   Graph build() {
     ModelBuilder& b = builder_;
@@ -47,27 +49,32 @@ class NeoxBuilder {
                             .heads = config_.heads,
                             .ffn = config_.ffn,
                             .vocab = config_.vocab});
-    const TensorId tokens = b.input("tokens", {options_.micro_batch, sequence_}, DType::kInt64);
-    cos_ = b.buffer("rotary_emb.cos", {sequence_, config_.rotary_width}, b.dtype());
-    sin_ = b.buffer("rotary_emb.sin", {sequence_, config_.rotary_width}, b.dtype());
-    if (options_.attention == AttentionKind::kMath) {
-      mask_ = b.buffer("causal_mask", {1, 1, sequence_, sequence_}, b.dtype());
-    }
-    TensorId table;
-    TensorId x = b.embedding("embed_in", tokens, config_.vocab, config_.width, &table);
-    x = b.dropout(x, dropout(config_.hidden_dropout));
-    for (std::int64_t i = 0; i < config_.layers; ++i)
-      x = block(i, x);
-    x = b.layer_norm("final_layer_norm", x);
-    const TensorId logits =
-        config_.tie ? b.linear_with(x, table) : b.linear("embed_out", x, config_.vocab, false);
+    const TensorId logits = passes_.run([&](TensorId tokens) { return forward(tokens); });
     b.set_output(logits);
-    b.set_samples(options_.micro_batch, options_.micro_batch * sequence_);
+    b.set_samples(options_.micro_batch, passes_.tokens());
     add_language_loss(b, logits, options_.loss, true);
     return checked(b.finish());
   }
 
  private:
+  TensorId forward(TensorId tokens) {
+    ModelBuilder& b = builder_;
+    cos_ = b.buffer("rotary_emb.cos", {sequence_, config_.rotary_width}, b.dtype());
+    sin_ = b.buffer("rotary_emb.sin", {sequence_, config_.rotary_width}, b.dtype());
+    if (options_.attention == AttentionKind::kMath) {
+      mask_ = passes_.mask(b.buffer("causal_mask", {1, 1, sequence_, sequence_}, b.dtype()));
+    }
+    cos_ = passes_.positions(cos_);
+    sin_ = passes_.positions(sin_);
+    TensorId table;
+    TensorId x = b.embedding("embed_in", tokens, config_.vocab, config_.width, &table);
+    x = b.dropout(x, dropout(config_.hidden_dropout));
+    for (std::int64_t i = 0; i < config_.layers; ++i)
+      x = block(i, x);
+    x = passes_.wanted(b.layer_norm("final_layer_norm", x));
+    return config_.tie ? b.linear_with(x, table) : b.linear("embed_out", x, config_.vocab, false);
+  }
+
   [[nodiscard]] double dropout(double own) const { return options_.dropout.value_or(own); }
 
   // parallel: x + attn(ln1(x)) + mlp(ln2(x)); else x = x + attn(ln1(x)); x = x + mlp(ln2(x))
@@ -94,17 +101,22 @@ class NeoxBuilder {
     const std::int64_t head_width = config_.width / config_.heads;
     // view(batch, length, heads, 3 * head_width).transpose(1, 2).chunk(3, dim=-1)
     TensorId fused = b.linear("query_key_value", x, 3 * config_.width, config_.attention_bias);
-    fused = b.transpose(b.view(fused, {batch, sequence_, config_.heads, 3 * head_width}), 1, 2);
+    fused =
+        b.transpose(b.view(fused, {batch, passes_.length(), config_.heads, 3 * head_width}), 1, 2);
     const std::vector<TensorId> parts = b.split(fused, head_width, 3);
     const TensorId q = rotate(parts[0]);
-    const TensorId k = rotate(parts[1]);
-    for (TensorId variable : {q, k, parts[2]})
+    TensorId k = rotate(parts[1]);
+    TensorId v = parts[2];
+    passes_.remember(k, v);
+    for (TensorId variable : {q, k, v})
       scope.local(variable);
-    const TensorId y = hf_attention(b, q, k, parts[2],
-                                    {.kind = options_.attention,
-                                     .causal = true,
-                                     .dropout = dropout(config_.attention_dropout),
-                                     .mask = mask_});
+    const TensorId y = passes_.paged()
+                           ? passes_.attend_paged(q, k, v)
+                           : hf_attention(b, q, k, v,
+                                          {.kind = options_.attention,
+                                           .causal = passes_.causal(),
+                                           .dropout = dropout(config_.attention_dropout),
+                                           .mask = mask_});
     return b.linear("dense", merge_heads(b, y), config_.width, config_.attention_bias);
   }
 
@@ -134,6 +146,7 @@ class NeoxBuilder {
   const ModelOptions& options_;
   std::int64_t sequence_;
   ModelBuilder builder_;
+  DecoderPasses passes_;
   TensorId cos_;
   TensorId sin_;
   TensorId mask_;

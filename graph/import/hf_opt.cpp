@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "graph/import/hf_config.hpp"
+#include "graph/models/generation/decoder_passes.hpp"
 #include "graph/models/language.hpp"
 #include "graph/models/model_limits.hpp"
 
@@ -38,7 +39,8 @@ class OptBuilder {
       : config_(std::move(config)),
         options_(options),
         sequence_(sequence_of(options, config_.positions, true)),
-        builder_(name, options.dtype) {}
+        builder_(name, options.dtype),
+        passes_(builder_, options, sequence_) {}
 
   Graph build() {
     ModelBuilder& b = builder_;
@@ -48,16 +50,26 @@ class OptBuilder {
                             .heads = config_.heads,
                             .ffn = config_.ffn,
                             .vocab = config_.vocab});
-    const TensorId tokens = b.input("tokens", {batch, sequence_}, DType::kInt64);
+    const TensorId logits = passes_.run([&](TensorId tokens) { return forward(tokens); });
+    b.set_output(logits);
+    b.set_samples(batch, passes_.tokens());
+    add_language_loss(b, logits, options_.loss, true);
+    return checked(b.finish());
+  }
+
+ private:
+  TensorId forward(TensorId tokens) {
+    ModelBuilder& b = builder_;
+    const std::int64_t batch = options_.micro_batch;
     if (options_.attention == AttentionKind::kMath) {
-      mask_ = b.buffer("causal_mask", {1, 1, sequence_, sequence_}, b.dtype());
+      mask_ = passes_.mask(b.buffer("causal_mask", {1, 1, sequence_, sequence_}, b.dtype()));
     }
     TensorId table;
     TensorId x =
         b.embedding("embed_tokens", tokens, config_.vocab, config_.embedding_width, &table);
     // Positions are counted along the attention mask of each sample.
     const TensorId ids =
-        b.add("zeros", {}, {{"shape", std::vector<std::int64_t>{batch, sequence_}}});
+        b.add("zeros", {}, {{"shape", std::vector<std::int64_t>{batch, passes_.length()}}});
     const TensorId positions =
         b.embedding("embed_positions", ids, config_.positions + kPositionOffset, config_.width);
     if (projects()) x = b.linear("project_in", x, config_.width, false);
@@ -65,16 +77,11 @@ class OptBuilder {
     for (std::int64_t i = 0; i < config_.layers; ++i)
       x = block(i, x);
     if (config_.norm_first && config_.final_norm) x = b.layer_norm("final_layer_norm", x);
+    x = passes_.wanted(x);
     if (projects()) x = b.linear("project_out", x, config_.embedding_width, false);
-    const TensorId logits =
-        config_.tie ? b.linear_with(x, table) : b.linear("lm_head", x, config_.vocab, false);
-    b.set_output(logits);
-    b.set_samples(batch, batch * sequence_);
-    add_language_loss(b, logits, options_.loss, true);
-    return checked(b.finish());
+    return config_.tie ? b.linear_with(x, table) : b.linear("lm_head", x, config_.vocab, false);
   }
 
- private:
   [[nodiscard]] bool projects() const { return config_.embedding_width != config_.width; }
   [[nodiscard]] double dropout(double own) const { return options_.dropout.value_or(own); }
 
@@ -103,15 +110,18 @@ class OptBuilder {
       return b.linear(module, x, config_.width, config_.bias);
     };
     const TensorId q = split_heads(b, b.scale(project("q_proj")), config_.heads);
-    const TensorId k = split_heads(b, project("k_proj"), config_.heads);
-    const TensorId v = split_heads(b, project("v_proj"), config_.heads);
+    TensorId k = split_heads(b, project("k_proj"), config_.heads);
+    TensorId v = split_heads(b, project("v_proj"), config_.heads);
+    passes_.remember(k, v);
     for (TensorId variable : {q, k, v})
       scope.local(variable);
-    const TensorId y = hf_attention(b, q, k, v,
-                                    {.kind = options_.attention,
-                                     .causal = true,
-                                     .dropout = dropout(config_.attention_dropout),
-                                     .mask = mask_});
+    const TensorId y = passes_.paged()
+                           ? passes_.attend_paged(q, k, v)
+                           : hf_attention(b, q, k, v,
+                                          {.kind = options_.attention,
+                                           .causal = passes_.causal(),
+                                           .dropout = dropout(config_.attention_dropout),
+                                           .mask = mask_});
     return b.linear("out_proj", merge_heads(b, y), config_.width, config_.bias);
   }
 
@@ -119,6 +129,7 @@ class OptBuilder {
   const ModelOptions& options_;
   std::int64_t sequence_;
   ModelBuilder builder_;
+  DecoderPasses passes_;
   TensorId mask_;
 };
 

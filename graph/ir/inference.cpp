@@ -74,6 +74,11 @@ void Inference::create_scalar_in(std::int64_t elements, DType dtype) {
   storage.bytes = bytes_of(dtype, Elements(elements));
 }
 
+void Inference::set_role(Role role) {
+  const TensorId last = graph_.nodes[node_].outputs.back();
+  graph_.storages[graph_.tensors[last].storage].role = role;
+}
+
 void Inference::follow_gradient(bool follows) {
   graph_.tensors[graph_.nodes[node_].outputs.back()].requires_grad = follows;
 }

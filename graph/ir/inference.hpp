@@ -33,6 +33,8 @@ class Inference {
   // Creates a scalar output whose allocation has room for `elements`: losses resize what they
   // reduced.
   void create_scalar_in(std::int64_t elements, DType dtype);
+  // Gives the storage of the last output a purpose of its own.
+  void set_role(Role role);
   // Makes the last output one that autograd follows, or does not, whatever the inputs are.
   void follow_gradient(bool follows);
   // Throws UserError: operator, layer, the problem and the shapes of all inputs.

@@ -30,6 +30,7 @@ enum class Role : std::uint8_t {
   kAdapter,             // trained beside a frozen weight
   kTeacher,             // weights and buffers of a model that is distilled from
   kLoader,              // batches that wait on the device
+  kKeyValueCache,       // keys and values of earlier tokens, in generation
   kWorkspace,           // inside one operator only
 };
 inline constexpr int kRoles = static_cast<int>(Role::kWorkspace) + 1;
@@ -51,6 +52,7 @@ inline constexpr int kRoles = static_cast<int>(Role::kWorkspace) + 1;
                                          "adapter",
                                          "teacher",
                                          "loader",
+                                         "key_value_cache",
                                          "workspace"};
   return kNames[static_cast<int>(role)];
 }

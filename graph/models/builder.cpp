@@ -44,7 +44,8 @@ ModelBuilder::Scope ModelBuilder::scope(std::string_view module) {
 
 ModelBuilder::Scope ModelBuilder::block(std::string_view module) {
   const LayerId outer = layer_;
-  layer_ = child_layer(module, graph_.blocks++);
+  const bool known = modules_.contains(qualified(module));
+  layer_ = child_layer(module, known ? kNoBlock : graph_.blocks++);
   return {*this, outer};
 }
 
@@ -60,16 +61,29 @@ std::string ModelBuilder::qualified(std::string_view tensor_name) const {
 
 // A module inside a block belongs to that block.
 LayerId ModelBuilder::child_layer(std::string_view module, int block) {
+  const auto known = modules_.find(qualified(module));
+  if (known != modules_.end()) return known->second;
   if (block == kNoBlock && layer_.valid()) block = graph_.layers[layer_].block;
   return graph_.add_layer(qualified(module), block);
 }
 
 TensorId ModelBuilder::parameter(std::string_view tensor_name, Shape shape) {
-  return graph_.add_parameter(qualified(tensor_name), shape, dtype_, layer_);
+  const std::string name = qualified(tensor_name);
+  if (repeats_ && roots_.contains(name)) return roots_.at(name);
+  return roots_[name] = graph_.add_parameter(name, shape, dtype_, layer_);
 }
 
 TensorId ModelBuilder::buffer(std::string_view tensor_name, Shape shape, DType dtype) {
-  return graph_.add_buffer(qualified(tensor_name), shape, dtype, layer_);
+  const std::string name = qualified(tensor_name);
+  if (repeats_ && roots_.contains(name)) return roots_.at(name);
+  return roots_[name] = graph_.add_buffer(name, shape, dtype, layer_);
+}
+
+void ModelBuilder::repeat() {
+  if (repeats_) return;
+  repeats_ = true;
+  for (const LayerId id : ids_of(graph_.layers))
+    modules_.emplace(graph_.layers[id].name, id);
 }
 
 TensorId ModelBuilder::input(std::string_view tensor_name, Shape shape, DType dtype) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,6 +63,10 @@ class ModelBuilder {
   TensorId parameter(std::string_view tensor_name, Shape shape);
   TensorId buffer(std::string_view tensor_name, Shape shape, DType dtype);
   TensorId input(std::string_view tensor_name, Shape shape, DType dtype);
+
+  // Begins another forward pass: from now on modules, parameters and buffers that exist are used
+  // again by their names.
+  void repeat();
 
   // Adds any node; the functions below are shorthands and composites.
   TensorId add(std::string_view family, std::vector<TensorId> inputs, Attributes attributes = {});
@@ -151,6 +156,9 @@ class ModelBuilder {
   Graph graph_;
   DType dtype_;
   LayerId layer_;
+  bool repeats_ = false;                    // a later pass than the first
+  std::map<std::string, TensorId> roots_;   // parameters and buffers
+  std::map<std::string, LayerId> modules_;  // modules of the first pass; empty during it
 };
 
 }  // namespace tidemark

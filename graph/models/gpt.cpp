@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "graph/models/generation/decoder_passes.hpp"
 #include "graph/models/language.hpp"
 #include "graph/models/model_limits.hpp"
 #include "graph/models/preset.hpp"
@@ -23,7 +24,8 @@ class GptBuilder {
         options_(options),
         sequence_(sequence_of(options, config.positions, true)),
         ffn_(config.ffn.value_or(4 * config.width)),
-        builder_(name, options.dtype) {}
+        builder_(name, options.dtype),
+        passes_(builder_, options, sequence_) {}
 
   Graph build() {
     check_transformer_size({.batch = options_.micro_batch,
@@ -32,10 +34,9 @@ class GptBuilder {
                             .ffn = ffn_,
                             .vocab = config_.vocab});
     ModelBuilder& b = builder_;
-    const TensorId tokens = b.input("tokens", {options_.micro_batch, sequence_}, DType::kInt64);
-    const TensorId logits = forward(tokens);
+    const TensorId logits = passes_.run([&](TensorId tokens) { return forward(tokens); });
     b.set_output(logits);
-    b.set_samples(options_.micro_batch, options_.micro_batch * sequence_);
+    b.set_samples(options_.micro_batch, passes_.tokens());
     add_language_loss(b, logits, options_.loss, config_.code == GptCode::kHuggingFace,
                       options_.keeps_narrow_logits && config_.code == GptCode::kNanoGpt);
     return checked(b.finish());
@@ -51,7 +52,7 @@ class GptBuilder {
     TensorId token_weight;
     const TensorId embedded =
         b.embedding("wte", tokens, config_.vocab, config_.width, &token_weight);
-    const TensorId ids = position_ids(b, sequence_);
+    const TensorId ids = position_ids(b, passes_.length());
     frame.local_in_evaluation(ids);
     const TensorId positions = b.embedding("wpe", ids, config_.positions, config_.width);
     TensorId x = b.add_tensors(embedded, positions);
@@ -60,7 +61,7 @@ class GptBuilder {
       x = block(i, x);
     // Hugging Face's code writes hidden_states = ln_f(hidden_states).
     if (config_.code != GptCode::kHuggingFace) frame.local_in_evaluation(x);
-    x = b.layer_norm("ln_f", x);
+    x = passes_.wanted(b.layer_norm("ln_f", x));
     return config_.tie ? b.linear_with(x, token_weight)
                        : b.linear("lm_head", x, config_.vocab, false);
   }
@@ -77,7 +78,7 @@ class GptBuilder {
     ModelBuilder& b = builder_;
     auto scope = b.scope("attn");
     scope.local(x);
-    const TensorId mask = mask_buffer();
+    const TensorId mask = passes_.mask(mask_buffer());
     const std::vector<TensorId> parts =
         b.split(b.linear("c_attn", x, 3 * config_.width), config_.width, 2);
     // q, k and v are views of the fused projection. As variables of forward() they keep it alive
@@ -87,8 +88,11 @@ class GptBuilder {
       heads[i] = split_heads(b, parts[i], config_.heads);
       scope.local(heads[i]);
     }
-    TensorId y = b.attention(heads[0], heads[1], heads[2], options_.attention, true,
-                             dropout(config_.attention_dropout), mask);
+    passes_.remember(heads[1], heads[2]);
+    TensorId y = passes_.paged() ? passes_.attend_paged(heads[0], heads[1], heads[2])
+                                 : b.attention(heads[0], heads[1], heads[2], options_.attention,
+                                               passes_.causal() || mask.valid(),
+                                               dropout(config_.attention_dropout), mask);
     y = merge_heads(b, y);
     y = b.linear("c_proj", y, config_.width);
     return b.dropout(y, dropout(config_.residual_dropout));
@@ -116,6 +120,7 @@ class GptBuilder {
   std::int64_t sequence_;
   std::int64_t ffn_;
   ModelBuilder builder_;
+  DecoderPasses passes_;
 };
 
 // Radford et al. 2019 as published by Hugging Face: dropout 0.1 everywhere, gelu_new.

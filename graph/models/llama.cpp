@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "graph/models/experts.hpp"
+#include "graph/models/generation/decoder_passes.hpp"
 #include "graph/models/language.hpp"
 #include "graph/models/model_limits.hpp"
 #include "graph/models/preset.hpp"
@@ -23,7 +24,8 @@ class LlamaBuilder {
         options_(options),
         sequence_(sequence_of(options, config.positions, false)),
         head_width_(config.head_width.value_or(config.width / config.heads)),
-        builder_(name, options.dtype) {}
+        builder_(name, options.dtype),
+        passes_(builder_, options, sequence_) {}
 
   Graph build() {
     check_transformer_size({.batch = options_.micro_batch,
@@ -32,28 +34,34 @@ class LlamaBuilder {
                             .ffn = config_.ffn,
                             .vocab = config_.vocab});
     ModelBuilder& b = builder_;
-    const TensorId tokens = b.input("tokens", {options_.micro_batch, sequence_}, DType::kInt64);
-    // transformers computes cos and sin once per forward pass and shares them among all layers;
-    // here they are buffers of the same size.
-    cos_ = b.buffer("rotary_emb.cos", {sequence_, head_width_}, b.dtype());
-    sin_ = b.buffer("rotary_emb.sin", {sequence_, head_width_}, b.dtype());
-    if (options_.attention == AttentionKind::kMath) {
-      mask_ = b.buffer("causal_mask", {1, 1, sequence_, sequence_}, b.dtype());
-    }
-    TensorId token_weight;
-    TensorId x = b.embedding("embed_tokens", tokens, config_.vocab, config_.width, &token_weight);
-    for (std::int64_t i = 0; i < config_.layers; ++i)
-      x = block(i, x);
-    x = b.rms_norm("norm", x, true);
-    const TensorId logits =
-        config_.tie ? b.linear_with(x, token_weight) : b.linear("lm_head", x, config_.vocab, false);
+    const TensorId logits = passes_.run([&](TensorId tokens) { return forward(tokens); });
     b.set_output(logits);
-    b.set_samples(options_.micro_batch, options_.micro_batch * sequence_);
+    b.set_samples(options_.micro_batch, passes_.tokens());
     add_language_loss(b, logits, options_.loss, true);
     return checked(b.finish());
   }
 
  private:
+  TensorId forward(TensorId tokens) {
+    ModelBuilder& b = builder_;
+    // transformers computes cos and sin once per forward pass and shares them among all layers;
+    // here they are buffers of the same size.
+    cos_ = b.buffer("rotary_emb.cos", {sequence_, head_width_}, b.dtype());
+    sin_ = b.buffer("rotary_emb.sin", {sequence_, head_width_}, b.dtype());
+    if (options_.attention == AttentionKind::kMath) {
+      mask_ = passes_.mask(b.buffer("causal_mask", {1, 1, sequence_, sequence_}, b.dtype()));
+    }
+    cos_ = passes_.positions(cos_);
+    sin_ = passes_.positions(sin_);
+    TensorId token_weight;
+    TensorId x = b.embedding("embed_tokens", tokens, config_.vocab, config_.width, &token_weight);
+    for (std::int64_t i = 0; i < config_.layers; ++i)
+      x = block(i, x);
+    x = passes_.wanted(b.rms_norm("norm", x, true));
+    return config_.tie ? b.linear_with(x, token_weight)
+                       : b.linear("lm_head", x, config_.vocab, false);
+  }
+
   TensorId block(std::int64_t index, TensorId x) {
     ModelBuilder& b = builder_;
     const auto scope = b.block(fmt::format("layers.{}", index));
@@ -71,16 +79,22 @@ class LlamaBuilder {
     TensorId v = project("v_proj", x, config_.kv_heads);
     q = b.rotary(q, cos_, sin_);
     k = b.rotary(k, cos_, sin_);
-    k = repeat_heads(b, k, config_.heads);
-    v = repeat_heads(b, v, config_.heads);
+    passes_.remember(k, v);
+    if (!passes_.paged()) {
+      k = repeat_heads(b, k, config_.heads);
+      v = repeat_heads(b, v, config_.heads);
+    }
     // The variables of forward(); the projections before rotation and repetition have been
     // overwritten by now.
     scope.local(q);
     scope.local(k);
     scope.local(v);
-    const TensorId y = hf_attention(
-        b, q, k, v,
-        {.kind = options_.attention, .causal = true, .dropout = dropout(), .mask = mask_});
+    const TensorId y = passes_.paged() ? passes_.attend_paged(q, k, v)
+                                       : hf_attention(b, q, k, v,
+                                                      {.kind = options_.attention,
+                                                       .causal = passes_.causal(),
+                                                       .dropout = dropout(),
+                                                       .mask = mask_});
     return b.linear("o_proj", merge_heads(b, y), config_.width, config_.output_bias);
   }
 
@@ -118,6 +132,7 @@ class LlamaBuilder {
   std::int64_t sequence_;
   std::int64_t head_width_;
   ModelBuilder builder_;
+  DecoderPasses passes_;
   TensorId cos_;
   TensorId sin_;
   TensorId mask_;

@@ -7,6 +7,7 @@
 
 #include "graph/ir/dtype.hpp"
 #include "graph/models/builder.hpp"
+#include "graph/models/generation/generation_options.hpp"
 
 namespace tidemark {
 
@@ -22,6 +23,8 @@ struct ModelOptions {
   LossKind loss = LossKind::kCrossEntropy;
   // A model of 16 bits hands its logits to the loss as they are where its code does not cast them.
   bool keeps_narrow_logits = false;
+  // Instead of one pass over whole sequences: text is generated, token by token.
+  std::optional<GenerationOptions> generation;
 };
 
 }  // namespace tidemark

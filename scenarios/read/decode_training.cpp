@@ -9,6 +9,7 @@
 #include "graph/models/preset.hpp"
 #include "policies/rewrite/accumulate.hpp"
 #include "scenarios/read/decode_parts.hpp"
+#include "scenarios/read/generation.hpp"
 #include "scenarios/read/short_form.hpp"
 
 namespace tidemark {
@@ -20,11 +21,11 @@ constexpr std::array<std::string_view, 2> kAttentions{"math", "flash"};
 constexpr std::array<std::string_view, 2> kCompilers{"none", "inductor"};
 constexpr std::array<std::string_view, 3> kLosses{"cross_entropy", "mse", "none"};
 constexpr std::array<std::string_view, 3> kModes{"train", "forward", "generate"};
-constexpr std::array<std::string_view, 20> kTrainingKeys{
-    "mode",           "micro_batch", "accumulate", "sequence",       "image",
-    "precision",      "optimizer",   "attention",  "steps",          "framework",
-    "loss",           "dropout",     "zero_grad",  "loader",         "hold_output",
-    "autocast_cache", "compile",     "loss_scale", "clip_grad_norm", "ema"};
+constexpr std::array<std::string_view, 21> kTrainingKeys{
+    "mode",       "generate",       "micro_batch", "accumulate",  "sequence",       "image",
+    "precision",  "optimizer",      "attention",   "steps",       "framework",      "loss",
+    "dropout",    "zero_grad",      "loader",      "hold_output", "autocast_cache", "compile",
+    "loss_scale", "clip_grad_norm", "ema"};
 
 [[noreturn]] void fail_key(const Decoder& training, std::string_view key,
                            const std::string& problem) {
@@ -65,9 +66,10 @@ bool decode_compile(const Decoder& training, const FrameworkRules& framework) {
 }
 
 StepMode decode_mode(const Decoder& training) {
-  const std::string word = training.optional_word("mode", kModes, "train");
-  if (word == "generate") fail_key(training, "mode", fmt::format("'generate' {}", kLater));
-  return word == "forward" ? StepMode::kForward : StepMode::kTrain;
+  const Value* mode = training.value().find("mode");
+  if (mode != nullptr && mode->kind == Value::Kind::kMapping) return StepMode::kForward;
+  return training.optional_word("mode", kModes, "train") == "train" ? StepMode::kTrain
+                                                                    : StepMode::kForward;
 }
 
 LossKind decode_loss(const Decoder& training) {
@@ -189,13 +191,19 @@ TrainingOptions decode_training(const Decoder& scenario, const ModelReference& m
   options.gradient_dtype = decode_gradient_dtype(training);
   options.optimizer = decode_optimizer(training);
   options.model = decode_training_detail::decode_model_options(training, options);
+  if (const auto generation = decode_generation(training)) {
+    options.model.generation = generation;
+    options.model.sequence = generation->room;
+    options.model.loss = LossKind::kNone;
+  }
   options.accumulate = training.optional<std::int64_t>("accumulate", 1, between(1, kMaxAccumulate));
   options.loss_scale = decode_loss_scale(training);
   options.clip_grad_norm = training.maybe<double>("clip_grad_norm", above(0));
   options.ema = decode_training_ema(training);
   // The last of the steps updates parameters that have their optimizer state.
   const bool skips = options.loss_scale && options.loss_scale->dynamic;
-  options.steps = training.optional<int>("steps", 2 + (skips ? options.loss_scale->skipped : 0),
+  const int steps = options.model.generation ? 1 : 2;
+  options.steps = training.optional<int>("steps", steps + (skips ? options.loss_scale->skipped : 0),
                                          between(1, kMaxSteps));
   options.zero_grad = decode_zero_grad(training, *options.framework);
   options.hold_output = training.optional<bool>("hold_output", false);

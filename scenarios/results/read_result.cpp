@@ -8,6 +8,7 @@
 
 #include "graph/core/errors.hpp"
 #include "scenarios/results/document_json.hpp"
+#include "scenarios/results/generation_json.hpp"
 #include "scenarios/results/result_document.hpp"
 #include "sim/allocators/registry.hpp"
 
@@ -332,6 +333,7 @@ PointResult read_point(const nlohmann::ordered_json& entry) {
   read_result_detail::read_model(entry.at("model"), point);
   read_result_detail::read_memory(entry.at("memory"), point);
   read_result_detail::read_time(entry.at("time"), point);
+  if (entry.contains("generation")) point.generation = generation_from_json(entry.at("generation"));
   if (entry.contains("loader")) point.loader = read_result_detail::read_loader(entry.at("loader"));
   const read_result_detail::Json& throughput = entry.at("throughput");
   point.samples = throughput.at("samples_per_step");

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "scenarios/results/document_json.hpp"
+#include "scenarios/results/generation_json.hpp"
 #include "sim/result/transfers.hpp"
 #include "tidemark/version.hpp"
 
@@ -344,6 +345,7 @@ Json point_of(const PointResult& point) {
   json["memory"] = memory_of(point);
   json["time"] = time_of(point);
   if (point.loader) json["loader"] = loader_of(*point.loader);
+  if (point.generation) json["generation"] = to_json(*point.generation);
   json["throughput"] = {
       {"samples_per_step", point.samples},
       {"tokens_per_step", point.tokens},

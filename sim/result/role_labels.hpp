@@ -9,16 +9,24 @@
 namespace tidemark {
 
 // The bottom of a stacked chart comes first: roles that stay, then those that come and go.
-inline constexpr std::array<Role, kRoles> kStackOrder = {
-    Role::kFrozenParameter, Role::kQuantisedParameter,
-    Role::kTeacher,         Role::kParameter,
-    Role::kAdapter,         Role::kOptimizerState,
-    Role::kGradient,        Role::kGradientBucket,
-    Role::kBuffer,          Role::kInput,
-    Role::kLoader,          Role::kGatheredParameter,
-    Role::kSavedActivation, Role::kActivationGradient,
-    Role::kCommunication,   Role::kTemporary,
-    Role::kWorkspace};
+inline constexpr std::array<Role, kRoles> kStackOrder = {Role::kFrozenParameter,
+                                                         Role::kQuantisedParameter,
+                                                         Role::kTeacher,
+                                                         Role::kParameter,
+                                                         Role::kAdapter,
+                                                         Role::kOptimizerState,
+                                                         Role::kGradient,
+                                                         Role::kGradientBucket,
+                                                         Role::kBuffer,
+                                                         Role::kInput,
+                                                         Role::kLoader,
+                                                         Role::kKeyValueCache,
+                                                         Role::kGatheredParameter,
+                                                         Role::kSavedActivation,
+                                                         Role::kActivationGradient,
+                                                         Role::kCommunication,
+                                                         Role::kTemporary,
+                                                         Role::kWorkspace};
 
 // Returns for example "saved activations".
 [[nodiscard]] constexpr std::string_view label_of(Role role) {
@@ -38,6 +46,7 @@ inline constexpr std::array<Role, kRoles> kStackOrder = {
                                                          "adapters",
                                                          "teacher",
                                                          "loader",
+                                                         "key-value cache",
                                                          "workspace"};
   return kLabels[static_cast<std::size_t>(role)];
 }

@@ -9,6 +9,7 @@
 #include "graph/autodiff/differentiate.hpp"
 #include "graph/autodiff/evaluate.hpp"
 #include "graph/core/errors.hpp"
+#include "graph/operators/generation/cache_operators.hpp"
 #include "graph/rewrite/unroll_recurrence.hpp"
 #include "policies/rewrite/pipeline.hpp"
 #include "policies/solver/step_costs.hpp"
@@ -23,6 +24,18 @@ namespace tidemark {
 namespace build_training_detail {
 namespace {
 
+// Throws UserError for a model that has no key-value cache.
+void check_generates(const Graph& graph) {
+  const bool generates = std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
+    return node.family == &next_token_family();
+  });
+  if (generates) return;
+  throw UserError({}, "training.mode",
+                  fmt::format("'{}' generates no text with a key-value cache; decoders do: gpt, "
+                              "llama and their relatives, as presets or by their config.json",
+                              graph.name));
+}
+
 Graph build_forward(const StepSpec& spec) {
   ModelOptions options = spec.training.model;
   const PrecisionRules& precision = rules_of(spec.training.precision);
@@ -31,6 +44,7 @@ Graph build_forward(const StepSpec& spec) {
   for (const TrainingRewrite* rewrite : policies_of<TrainingRewrite>(spec))
     options.dtype = rewrite->compute_dtype().value_or(options.dtype);
   Graph graph = spec.source.forward(options);
+  if (options.generation) check_generates(graph);
   if (spec.training.mode == StepMode::kTrain && graph.trainable_parameter_count() == 0) {
     throw UserError({}, "model",
                     fmt::format("'{}' has no parameters, so there is nothing to train; add a layer "
@@ -161,8 +175,13 @@ TrainedModel build_training(const StepSpec& spec) {
     const Graph graph = build_training_detail::rewritten_model(spec, model.passes);
     model.parameter_count = parameter_elements(graph.parameters);
     model.trainable_parameter_count = trained_elements(graph.parameters);
-    if (const PipelineOptions* pipeline = pipeline_of(spec))
-      return build_stages(spec, *pipeline, graph, std::move(model));
+    const PipelineOptions* pipeline = pipeline_of(spec);
+    if (pipeline != nullptr && spec.training.model.generation) {
+      throw UserError({}, "policies.pipeline",
+                      "stages of training.mode: generate are not simulated; tensor_parallel cuts "
+                      "the model among GPUs as well");
+    }
+    if (pipeline != nullptr) return build_stages(spec, *pipeline, graph, std::move(model));
     model.training = build_training_detail::train_model(spec, graph, model.passes);
     model.warnings = training_warnings(spec, graph, model.training);
   }

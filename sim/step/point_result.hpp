@@ -15,6 +15,7 @@
 #include "policies/plan/residency_plan.hpp"
 #include "sim/engine/engine.hpp"
 #include "sim/result/communication.hpp"
+#include "sim/result/generation.hpp"
 #include "sim/result/timeline.hpp"
 #include "sim/step/build_training.hpp"
 #include "sim/step/convergence.hpp"
@@ -141,6 +142,7 @@ struct PointResult {
   Duration loader_stall{};                   // time for which each step waits for data
   std::vector<Communication> communication;  // communication of the last step
   Duration dequantise{};  // kernels of the last step that make weights from their codes
+  std::optional<GenerationFigures> generation;
   Convergence convergence;
   PeakReport peak;
   Phase phase_without_workspace = Phase::kForward;  // the phase of run.live_without_workspace

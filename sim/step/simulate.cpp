@@ -48,17 +48,6 @@ std::string overhead_words(const PointResult& point) {
                          : "the context of the framework";
 }
 
-// Returns the type of the matrix products, whose peak the model's operations are measured against.
-DType compute_type(const StepSpec& spec) {
-  const PrecisionRules& rules = rules_of(spec.training.precision);
-  for (const TrainingRewrite* rewrite : policies_of<TrainingRewrite>(spec)) {
-    if (rewrite->compute_dtype()) return *rewrite->compute_dtype();
-  }
-  if (rules.tf32) return DType::kTf32;
-  if (rules.fp8) return DType::kFloat8;
-  return rules.autocast.value_or(rules.model);
-}
-
 // Returns the figures of a run without a limit, with those of the failed run that a limit causes.
 RunResult with_failure(RunResult unlimited, const RunResult& failed) {
   unlimited.status = failed.status;
@@ -309,7 +298,7 @@ void PointSimulation::follow_steps() {
   const bool fits = point_.status == PointStatus::kFits;
   ConvergenceSearch search =
       find_convergence(longer_, compiled_, calls(), scratch_, fits ? point_.usable() : kUnlimited,
-                       options_.convergence_limit);
+                       spec_.training.model.generation ? 0 : options_.convergence_limit);
   point_.convergence = std::move(search.found);
   if (!fits || search.failing == nullptr) return;
   compiled_ = *search.failing;
@@ -329,6 +318,11 @@ void PointSimulation::examine_run() {
   point_.communication = communication_of(model_.training, program, scratch_, point_.run);
   point_.host_by_role = held_by_role(program, scratch_, Tier::kHost, point_.run.host.events);
   timeline_ = memory_timeline(program, scratch_);
+  if (spec_.training.model.generation) {
+    point_.generation = generation_figures(*spec_.training.model.generation,
+                                           {model_.training, program, scratch_, timeline_},
+                                           spec_.device, point_.context);
+  }
   point_.peak = report_peak(model_.training, compiled_, scratch_, point_.run.live,
                             options_.largest_tensors, timeline_.last_step_begin);
   const std::uint32_t without_workspace = point_.run.live_without_workspace.instruction;

@@ -13,6 +13,9 @@ namespace tidemark {
 // Returns the step's device, with the framework's figures from libraries_of().
 [[nodiscard]] DeviceProfile device_of(const StepSpec& spec);
 
+// Returns the type of the matrix products, whose peak the model's operations are measured against.
+[[nodiscard]] DType compute_type(const StepSpec& spec);
+
 // Device memory that a process takes outside its allocator: the CUDA context and, with several
 // ranks, NCCL's buffers. None for the ideal allocator.
 [[nodiscard]] Bytes process_overhead(const StepSpec& spec);

@@ -165,14 +165,14 @@ TEST_SUITE("unit") {
               "time_ns,step,phase,operator,layer,tensor,event,bytes,live,active,reserved,parameter,"
               "gradient,optimizer_state,buffer,input,saved_activation,activation_gradient,"
               "temporary,gradient_bucket,gathered_parameter,communication,frozen_parameter,"
-              "quantised_parameter,adapter,teacher,loader,workspace",
+              "quantised_parameter,adapter,teacher,loader,key_value_cache,workspace",
               // The parameter exists from the start: no operator makes it.
               "0,0,forward,,,w,allocate,1073741824,1073741824,1073741824,4294967296,1073741824,"
-              "0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0",
+              "0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0",
               "400,0,forward,loss,,\"x, \"\"first\"\"\",allocate,3221225472,4294967296,4294967296,"
-              "4294967296,1073741824,0,0,0,0,3221225472,0,0,0,0,0,0,0,0,0,0,0",
+              "4294967296,1073741824,0,0,0,0,3221225472,0,0,0,0,0,0,0,0,0,0,0,0",
               "400,0,forward,loss,,\"x, \"\"first\"\"\",free,3221225472,1073741824,1073741824,"
-              "4294967296,1073741824,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0"});
+              "4294967296,1073741824,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0"});
   }
 
   TEST_CASE("fields of a CSV file are quoted where they must be") {

@@ -112,7 +112,7 @@ TEST_SUITE("unit") {
     CHECK(names_loss(", loss: cross_entropy") > names_loss(""));
   }
 
-  TEST_CASE("modes have names; generation comes later") {
+  TEST_CASE("modes have names") {
     const auto problem = [](std::string_view mode) {
       try {
         static_cast<void>(point_of(
@@ -122,7 +122,6 @@ TEST_SUITE("unit") {
       }
       return std::string();
     };
-    CHECK(problem("generate").find("comes with a later version") != std::string::npos);
     CHECK(problem("foreward").find("did you mean 'forward'") != std::string::npos);
     CHECK(problem("train").empty());
   }

@@ -59,8 +59,11 @@ void emit_4bit(ForwardBuilder& f) {
   if (node.has_input(kLinearBias)) product.reads.push_back(node.input(kLinearBias));
   const bool by_codes = m <= kFewRows && format_of(node).library == QuantisedBy::kBitsandbytes;
   if (by_codes) {
-    for (const Tensor& part : parts_of(node))
+    product.work.read -= bytes_of(x.dtype, Elements(n * k));
+    for (const Tensor& part : parts_of(node)) {
       product.reads.push_back(part);
+      product.work.read += part.bytes();
+    }
   } else {
     const Tensor weight = f.create("dequantised", node.input(kLinearWeight).shape, x.dtype);
     f.launch(dequantise(node, weight));
@@ -89,10 +92,13 @@ void emit_int8(ForwardBuilder& f) {
   Shape shape = x.shape;
   shape[-1] = n;
   const Tensor sums = f.create("int32_result", shape, DType::kInt32);
+  Work product = matmul_work(DType::kFloat16, m, n, k, 1);
+  product.read = codes.bytes() + node.input(kLinearWeight).bytes();
+  product.written = sums.bytes();
   f.launch({.name = "quantised_linear",
             .reads = {codes, node.input(kLinearWeight)},
             .creates = {sums},
-            .work = matmul_work(DType::kFloat16, m, n, k, 1)});
+            .work = product});
   BackwardKernel scale{
       .name = "scale_result",
       .reads = {sums, scales, node.input(kFirstState)},

@@ -1,5 +1,5 @@
 // Sizes of key-value caches.
-#include "graph/models/kv_cache.hpp"
+#include "graph/models/generation/kv_cache.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "graph/models/kv_cache.hpp"
+#include "graph/models/generation/kv_cache.hpp"
 
 namespace tidemark {
 
