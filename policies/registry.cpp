@@ -47,6 +47,7 @@ PolicyRegistry::PolicyRegistry()
           prune_entry(),
           qat_entry(),
           compress_activations_entry(),
+          compress_gradients_entry(),
           context_parallel_entry(),
           expert_parallel_entry(),
           tensor_parallel_entry(),

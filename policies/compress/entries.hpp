@@ -1,4 +1,4 @@
-// Policies that keep tensors with fewer bits.
+// Policies that keep or send tensors with fewer bits.
 #pragma once
 
 #include "policies/plan/entry.hpp"
@@ -6,5 +6,6 @@
 namespace tidemark {
 
 [[nodiscard]] const PolicyEntry& compress_activations_entry();
+[[nodiscard]] const PolicyEntry& compress_gradients_entry();
 
 }  // namespace tidemark
