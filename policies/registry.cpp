@@ -43,6 +43,8 @@ PolicyRegistry::PolicyRegistry()
     : entries_{
           chunked_loss_entry(),
           fused_loss_entry(),
+          adaptive_precision_entry(),
+          layer_precision_entry(),
           distill_entry(),
           prune_entry(),
           qat_entry(),

@@ -7,6 +7,7 @@
 
 #include "graph/operators/family.hpp"
 #include "graph/rewrite/graph_copy.hpp"
+#include "policies/rewrite/layer_precision.hpp"
 #include "policies/rewrite/precision.hpp"
 
 namespace tidemark {
@@ -152,6 +153,22 @@ void AutocastNodes::rewrite(GraphCopy& copy, NodeId id) {
   hold_converted_logits(copy, id, copy.keep(id, std::move(inputs), std::move(attributes)));
 }
 
+// An operator outside autocast gets the types that it had before.
+void keep_types(GraphCopy& copy, NodeId id) {
+  const Node& node = copy.source().nodes[id];
+  std::vector<TensorId> inputs = copy.inputs_of(id);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].valid()) continue;
+    const DType before = copy.source().tensors[node.inputs[i]].dtype;
+    Graph& graph = copy.result();
+    if (graph.tensors[inputs[i]].dtype == before) continue;
+    const NodeId cast = graph.add_node(*find_family("cast"), {inputs[i]},
+                                       {{"dtype", std::string(name_of(before))}}, node.layer);
+    inputs[i] = graph.output(cast);
+  }
+  (void)copy.keep(id, std::move(inputs), node.attributes);
+}
+
 void AutocastNodes::hold_cached(Graph& graph) const {
   for (TensorId cast : low_precision_of_) {
     if (cast.valid()) graph.locals.push_back({cast, NodeId(graph.nodes.size() - 1)});
@@ -160,6 +177,23 @@ void AutocastNodes::hold_cached(Graph& graph) const {
 
 }  // namespace
 }  // namespace autocast_detail
+
+Graph autocast_blocks(const Graph& graph, const std::vector<char>& chosen, DType low,
+                      const FrameworkRules& rules) {
+  autocast_detail::AutocastNodes casts(low, true, rules);
+  Graph result = rewrite_graph(graph, [&](GraphCopy& copy, NodeId id) {
+    const LayerId layer = graph.nodes[id].layer;
+    const int block = layer.valid() ? graph.layers[layer].block : kNoBlock;
+    const auto index = static_cast<std::size_t>(block);
+    if (block != kNoBlock && index < chosen.size() && chosen[index] != 0) {
+      casts.rewrite(copy, id);
+    } else {
+      autocast_detail::keep_types(copy, id);
+    }
+  });
+  casts.hold_cached(result);
+  return result;
+}
 
 Graph Autocast::apply(const Graph& graph, const RewriteContext& /*context*/) const {
   autocast_detail::AutocastNodes casts(low_, cache_, rules_);

@@ -9,6 +9,7 @@
 #include "graph/operators/family.hpp"
 #include "graph/operators/products/fp8_linear.hpp"
 #include "graph/rewrite/graph_copy.hpp"
+#include "policies/rewrite/layer_precision.hpp"
 
 namespace tidemark {
 namespace fp8_detail {
@@ -80,6 +81,20 @@ Fp8Recipe decode_fp8(const Decoder& training) {
     if (fp8_detail::kRecipes[i] == word) return static_cast<Fp8Recipe>(i);
   }
   return Fp8Recipe::kDelayed;
+}
+
+Graph fp8_blocks(const Graph& graph, const std::vector<char>& chosen) {
+  return rewrite_graph(graph, [&](GraphCopy& copy, NodeId id) {
+    const LayerId layer = graph.nodes[id].layer;
+    const int block = layer.valid() ? graph.layers[layer].block : kNoBlock;
+    const auto index = static_cast<std::size_t>(block);
+    const bool lowered = block != kNoBlock && index < chosen.size() && chosen[index] != 0;
+    if (lowered && fp8_detail::is_replaced(graph, id)) {
+      fp8_detail::replace(copy, id, Fp8Recipe::kDelayed);
+    } else {
+      (void)copy.keep(id);
+    }
+  });
 }
 
 Graph Fp8Products::apply(const Graph& graph, const RewriteContext& /*context*/) const {

@@ -18,9 +18,6 @@ inline constexpr int kMaxAccumulate = 4096;
 inline constexpr int kMaxMicroBatches = 8192;  // over all steps
 inline constexpr int kMaxCount = 1 << 20;      // number of GPUs
 
-// The wording of errors for a key that the format knows and this version does not.
-inline constexpr std::string_view kLater = "comes with a later version of Tidemark";
-
 // Each reads one key of the scenario and throws UserError.
 [[nodiscard]] ModelReference decode_model(const Decoder& scenario);
 // Returns "llama-3-8b", also for llama-3-8b/config.json.

@@ -17,9 +17,6 @@ namespace tidemark {
 namespace decode_policies_detail {
 namespace {
 
-// Names in the format whose policies are not written yet; the registry takes precedence.
-constexpr std::string_view kPlanned[] = {"adaptive_precision"};
-
 // One item of the list, with its parameters.
 struct Listed {
   std::string name;
@@ -51,13 +48,7 @@ Listed decode_item(const Decoder& item) {
 const PolicyEntry& find_policy(const Listed& listed, const std::string& path,
                                const PolicyRegistry& registry) {
   if (const PolicyEntry* entry = registry.find(listed.name)) return *entry;
-  if (std::find(std::begin(kPlanned), std::end(kPlanned), listed.name) != std::end(kPlanned)) {
-    throw UserError(listed.location, path,
-                    fmt::format("policy '{}' is planned but not available: it {}; available: {}",
-                                listed.name, kLater, fmt::join(registry.names(), ", ")));
-  }
-  std::vector<std::string> names = registry.names();
-  names.insert(names.end(), std::begin(kPlanned), std::end(kPlanned));
+  const std::vector<std::string> names = registry.names();
   std::string hint = did_you_mean(listed.name, names);
   if (hint.empty()) hint = fmt::format("; available: {}", fmt::join(registry.names(), ", "));
   throw UserError(listed.location, path,

@@ -11,11 +11,13 @@
 #include "graph/core/errors.hpp"
 #include "graph/operators/generation/cache_operators.hpp"
 #include "graph/rewrite/unroll_recurrence.hpp"
+#include "policies/adapt/adaptive_precision.hpp"
 #include "policies/rewrite/pipeline.hpp"
 #include "policies/solver/step_costs.hpp"
 #include "sim/engine/cost_table.hpp"
 #include "sim/step/build_stages.hpp"
 #include "sim/step/flat_parts.hpp"
+#include "sim/step/model_trial.hpp"
 #include "sim/step/step_device.hpp"
 #include "sim/step/training_rewrites.hpp"
 #include "sim/step/training_warnings.hpp"
@@ -69,45 +71,6 @@ void check_forward(const Graph& graph) {
   check_invariants(graph);
 }
 
-Graph rewrite_forward(const StepSpec& spec, Graph graph, std::vector<PassTime>& passes) {
-  const TrainingOptions& training = spec.training;
-  std::vector<const ForwardRewrite*> rewrites = policies_of<ForwardRewrite>(spec);
-  for (std::size_t i = 0; i < rewrites.size(); ++i) {
-    if (rewrites[i]->next() != nullptr) rewrites.push_back(rewrites[i]->next());
-  }
-  std::optional<Autocast> autocast;
-  if (const std::optional<DType> low = rules_of(training.precision).autocast) {
-    autocast.emplace(*low, training.autocast_cache, *training.framework);
-    rewrites.push_back(&*autocast);
-  }
-  const Fp8Products fp8(training.fp8);
-  if (rules_of(training.precision).fp8) rewrites.push_back(&fp8);
-  const RewriteContext context = rewrite_context(spec);
-  for (const ForwardRewrite* rewrite : by_stage(std::move(rewrites))) {
-    graph = run_pass(
-        passes, rewrite->name(), [&] { return rewrite->apply(graph, context); }, check_forward);
-  }
-  return graph;
-}
-
-// Returns the forward graph with everything that is decided before it is differentiated.
-Graph rewritten_model(const StepSpec& spec, std::vector<PassTime>& passes) {
-  const TrainingOptions& training = spec.training;
-  Graph graph = run_pass(
-      passes, "model", [&] { return build_forward(spec); }, check_forward);
-  if (training.framework->unrolls_recurrence) {
-    graph = run_pass(
-        passes, "unroll_recurrence", [&] { return unroll_recurrence(graph); }, check_forward);
-  }
-  graph = rewrite_forward(spec, std::move(graph), passes);
-  if (training.mode == StepMode::kForward) {
-    graph = run_pass(
-        passes, "evaluate",
-        [&] { return evaluation_graph(std::move(graph), training.evaluates_loss); }, check_forward);
-  }
-  return graph;
-}
-
 TrainingGraph train_model(const StepSpec& spec, const Graph& graph, std::vector<PassTime>& passes) {
   TrainingGraph result = run_pass(passes, "differentiate", [&] {
     return differentiate(graph, *spec.training.framework, differentiate_options(spec));
@@ -115,6 +78,81 @@ TrainingGraph train_model(const StepSpec& spec, const Graph& graph, std::vector<
   rewrite_training(spec, RewriteScope::kChunk, result, passes);
   rewrite_training(spec, RewriteScope::kRank, result, passes);
   return result;
+}
+
+// The forward rewrites of a step, in the order in which they apply, and the model on its way
+// through them.
+class ForwardRewrites {
+ public:
+  ForwardRewrites(const StepSpec& spec, TrainedModel& model)
+      : spec_(spec), model_(model), fp8_(spec.training.fp8), context_(rewrite_context(spec)) {
+    const TrainingOptions& training = spec.training;
+    rewrites_ = policies_of<ForwardRewrite>(spec);
+    for (std::size_t i = 0; i < rewrites_.size(); ++i) {
+      if (rewrites_[i]->next() != nullptr) rewrites_.push_back(rewrites_[i]->next());
+    }
+    if (const std::optional<DType> low = rules_of(training.precision).autocast) {
+      autocast_.emplace(*low, training.autocast_cache, *training.framework);
+      rewrites_.push_back(&*autocast_);
+    }
+    if (rules_of(training.precision).fp8) rewrites_.push_back(&fp8_);
+    rewrites_ = by_stage(std::move(rewrites_));
+  }
+  ForwardRewrites(const ForwardRewrites&) = delete;
+  ForwardRewrites& operator=(const ForwardRewrites&) = delete;
+
+  Graph apply(Graph graph) {
+    for (std::size_t i = 0; i < rewrites_.size(); ++i) {
+      graph = run_pass(
+          model_.passes, rewrites_[i]->name(), [&] { return applied(i, graph); }, check_forward);
+    }
+    return evaluated(std::move(graph));
+  }
+
+ private:
+  Graph applied(std::size_t i, const Graph& graph) {
+    const auto* adaptive = dynamic_cast<const AdaptivePrecision*>(rewrites_[i]);
+    if (adaptive == nullptr) return rewrites_[i]->apply(graph, context_);
+    if (pipeline_of(spec_) != nullptr) {
+      throw UserError({}, "policies.adaptive_precision",
+                      "tries whole steps on one GPU, and 'pipeline' runs one for each stage; give "
+                      "the stages a precision of their own by training.precision");
+    }
+    const auto peak = [&](Graph tried) {
+      for (std::size_t j = i + 1; j < rewrites_.size(); ++j)
+        tried = rewrites_[j]->apply(tried, context_);
+      std::vector<PassTime> untimed;
+      return live_peak(spec_, train_model(spec_, evaluated(std::move(tried)), untimed));
+    };
+    const Bytes capacity = spec_.device.hbm.capacity - process_overhead(spec_);
+    return adaptive->choose(graph, context_, capacity, peak, model_.warnings);
+  }
+
+  [[nodiscard]] Graph evaluated(Graph graph) {
+    if (spec_.training.mode == StepMode::kTrain) return graph;
+    return run_pass(
+        model_.passes, "evaluate",
+        [&] { return evaluation_graph(std::move(graph), spec_.training.evaluates_loss); },
+        check_forward);
+  }
+
+  const StepSpec& spec_;
+  TrainedModel& model_;
+  std::optional<Autocast> autocast_;
+  Fp8Products fp8_;
+  RewriteContext context_;
+  std::vector<const ForwardRewrite*> rewrites_;
+};
+
+// Returns the forward graph with everything that is decided before it is differentiated.
+Graph rewritten_model(const StepSpec& spec, TrainedModel& model) {
+  Graph graph = run_pass(
+      model.passes, "model", [&] { return build_forward(spec); }, check_forward);
+  if (spec.training.framework->unrolls_recurrence) {
+    graph = run_pass(
+        model.passes, "unroll_recurrence", [&] { return unroll_recurrence(graph); }, check_forward);
+  }
+  return ForwardRewrites(spec, model).apply(std::move(graph));
 }
 
 // Whether .grad is made once in a step and no rank reduces or shards it.
@@ -172,7 +210,7 @@ TrainedModel build_training(const StepSpec& spec) {
   if (spec.source.step) {
     model.training = run_pass(model.passes, "cost graph", [&] { return spec.source.step(); });
   } else {
-    const Graph graph = build_training_detail::rewritten_model(spec, model.passes);
+    const Graph graph = build_training_detail::rewritten_model(spec, model);
     model.parameter_count = parameter_elements(graph.parameters);
     model.trainable_parameter_count = trained_elements(graph.parameters);
     const PipelineOptions* pipeline = pipeline_of(spec);
@@ -183,7 +221,8 @@ TrainedModel build_training(const StepSpec& spec) {
     }
     if (pipeline != nullptr) return build_stages(spec, *pipeline, graph, std::move(model));
     model.training = build_training_detail::train_model(spec, graph, model.passes);
-    model.warnings = training_warnings(spec, graph, model.training);
+    for (std::string& warning : training_warnings(spec, graph, model.training))
+      model.warnings.push_back(std::move(warning));
   }
   warn_of_flat_parts(spec, model.training, model.warnings);
   sum_figures(model);

@@ -22,9 +22,9 @@ namespace simulate_detail {
 namespace {
 
 // Returns the live bytes of a step that the policy is to stay within. A plan has its own budget and
-// is judged by it; a rewrite's is for what it rewrites.
+// is judged by it.
 std::optional<Bytes> budget_of(const AnyPolicy& policy, const PolicyOutcome& outcome) {
-  return outcome.plan || rewrites_model(policy) ? std::nullopt : policy_of(policy).budget();
+  return outcome.plan ? std::nullopt : policy_of(policy).budget();
 }
 
 PointStatus point_status(RunStatus status) {

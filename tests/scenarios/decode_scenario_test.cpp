@@ -312,11 +312,7 @@ report: {dir: out, formats: [json]}
     CHECK(decode(graph + "training: {steps: 1}\n").training.steps == 1);
   }
 
-  TEST_CASE("what later versions bring is an error that says so") {
-    CHECK(refusal_with("policies: [adaptive_precision]\n") ==
-          "s.yaml:3:12: policies[0]: policy 'adaptive_precision' is planned but not available: it "
-          "comes with a later version of Tidemark; available: " +
-              available_policies());
+  TEST_CASE("what only files take is an error that says so") {
     CHECK(refusal_with("extends: base.yaml\n") ==
           "s.yaml:3:1: extends: 'extends' works in a scenario file only");
   }

@@ -65,15 +65,11 @@ constexpr const char* kModels[] = {
 
 // Policies that train another model than the one that is given.
 bool adapts_model(std::string_view name) {
-  static const std::set<std::string_view> kNames{"freeze",
-                                                 "lora",
-                                                 "quantise_weights",
-                                                 "chunked_loss",
-                                                 "compress_activations",
-                                                 "distill",
-                                                 "fused_loss",
-                                                 "prune",
-                                                 "qat"};
+  static const std::set<std::string_view> kNames{"freeze",       "layer_precision",
+                                                 "lora",         "quantise_weights",
+                                                 "chunked_loss", "compress_activations",
+                                                 "distill",      "fused_loss",
+                                                 "prune",        "qat"};
   return kNames.contains(name);
 }
 
@@ -97,7 +93,7 @@ struct Composed {
 Composed compose(const std::string& model, const std::string& training,
                  const std::vector<std::string>& policies) {
   const std::string text = fmt::format(
-      "{{model: {}, hardware: a100-sxm-80gb, allocator: ideal, training: {{{}, "
+      "{{model: {}, hardware: h100-sxm-80gb, allocator: ideal, training: {{{}, "
       "framework: ideal, {}}}, policies: [{}]}}",
       model, is_gpt(model) ? "sequence: 32" : "image: 32", training, fmt::join(policies, ", "));
   const Scenario scenario = decode(text);
