@@ -91,6 +91,14 @@ void check_listed_once(const Listed& listed, const PolicyEntry& entry, const Sce
                                       : "is listed already; list it once"));
 }
 
+// Throws where weights are averaged by a policy and by training.ema.
+void check_averages_once(const Listed& listed, const Scenario& scenario) {
+  if (listed.name != "ema" || !scenario.training.ema) return;
+  throw UserError(listed.location, "policies.ema",
+                  "training.ema keeps an average of the weights already; write training.ema or the "
+                  "policy 'ema', not both");
+}
+
 int ranks_of(const MeshRequest& request) {
   return request.tensor * request.context * request.pipeline;
 }
@@ -166,6 +174,7 @@ void decode_policies(const Decoder& scenario, const Environment& environment, Sc
     AnyPolicy policy = entry.decode(Decoder(listed.parameters, "policies." + listed.name), context);
     decode_policies_detail::check_single(listed, policy, result);
     decode_policies_detail::check_listed_once(listed, entry, result);
+    decode_policies_detail::check_averages_once(listed, result);
     result.policies.push_back(std::move(policy));
     result.policy_names.push_back(listed.name);
   }

@@ -5,6 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "graph/core/errors.hpp"
 #include "scenarios/read/located_error.hpp"
 #include "scenarios/studies/parallel.hpp"
@@ -51,6 +53,11 @@ SimulatedPoint run_point(const Value& base, const Point& point, bool alone,
   } catch (const UserError& error) {
     if (alone) throw;
     return error_row(document.is_null() ? base : document, error.what());
+  } catch (const InternalError& error) {
+    // A fault of one point does not end the others.
+    if (alone) throw;
+    return error_row(document.is_null() ? base : document,
+                     fmt::format("internal error, please report it: {}", error.what()));
   }
 }
 

@@ -1,6 +1,7 @@
 #include "sim/step/training_warnings.hpp"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <variant>
 
@@ -41,13 +42,39 @@ bool enters_without_gradient(const Graph& graph) {
   return trains;
 }
 
+// Whether a policy decides about training alone: what is kept for backward, gradients, updates.
+bool is_for_training(const AnyPolicy& policy, std::string_view name) {
+  constexpr std::array<std::string_view, 6> kRewrites{"optimizer_in_backward",
+                                                      "offload_optimizer",
+                                                      "compress_activations",
+                                                      "compress_gradients",
+                                                      "ema",
+                                                      "freeze"};
+  return std::holds_alternative<std::unique_ptr<ResidencyPolicy>>(policy) ||
+         std::find(kRewrites.begin(), kRewrites.end(), name) != kRewrites.end();
+}
+
+std::vector<std::string> evaluation_warnings(const StepSpec& spec) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < spec.policies.size(); ++i) {
+    if (is_for_training(spec.policies[i], spec.policy_names[i]))
+      names.push_back(spec.policy_names[i]);
+  }
+  if (names.empty()) return {};
+  return {
+      fmt::format("{} decide{} about training, and training.mode trains nothing: nothing is "
+                  "kept for backward, and nothing changes",
+                  fmt::join(names, ", "), names.size() == 1 ? "s" : "")};
+}
+
 }  // namespace
 }  // namespace training_warnings_detail
 
 std::vector<std::string> training_warnings(const StepSpec& spec, const Graph& graph,
                                            const TrainingGraph& training) {
   std::vector<std::string> warnings;
-  if (spec.training.mode != StepMode::kTrain) return warnings;
+  if (spec.training.mode != StepMode::kTrain)
+    return training_warnings_detail::evaluation_warnings(spec);
   const std::string_view reentrant = training_warnings_detail::reentrant_policy(spec);
   if (!reentrant.empty() && training_warnings_detail::enters_without_gradient(graph)) {
     warnings.push_back(fmt::format(

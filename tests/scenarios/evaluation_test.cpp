@@ -112,6 +112,22 @@ TEST_SUITE("unit") {
     CHECK(names_loss(", loss: cross_entropy") > names_loss(""));
   }
 
+  TEST_CASE("policies of training say that an evaluation has nothing for them") {
+    const auto warnings = [](std::string_view mode, std::string_view policies) {
+      return point_of(fmt::format("model: {{preset: gpt2, layers: 1}}\nhardware: h100-sxm-80gb\n"
+                                  "training: {{mode: {}, sequence: 64}}\npolicies: [{}]\n",
+                                  mode, policies))
+          .warnings;
+    };
+    REQUIRE(warnings("forward", "checkpoint_every, ema").size() == 1);
+    CHECK(warnings("forward", "checkpoint_every, ema").front().find("checkpoint_every, ema") == 0);
+    CHECK(warnings("forward", "quantise_weights: {dtype: nf4}").empty());
+    CHECK(warnings("train", "checkpoint_every, ema").empty());
+    CHECK_THROWS_AS(point_of("model: gpt2\nhardware: h100-sxm-80gb\ntraining: {ema: device}\n"
+                             "policies: [ema]\n"),
+                    UserError);
+  }
+
   TEST_CASE("modes have names") {
     const auto problem = [](std::string_view mode) {
       try {
