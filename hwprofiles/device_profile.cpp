@@ -163,10 +163,35 @@ LaunchProfile decode_launch(const FigureReader& launch) {
   return floors;
 }
 
+// Reads one figure for all versions of the framework, or a group with one for each.
+template <class T>
+ByFramework<T> decode_by_framework(const FigureReader& reader, std::string_view key) {
+  const Value* given = reader.decoder().value().find(key);
+  ByFramework<T> figures;
+  if (given == nullptr || !given->is_mapping() || given->find("value") != nullptr) {
+    figures.values.back() = reader.required<T>(key);
+    return figures;
+  }
+  const FigureReader group = reader.group(key);
+  bool any = false;
+  for (std::size_t era = 0; era < kFrameworkEras; ++era) {
+    figures.values[era] = group.maybe<T>(name_of(static_cast<FrameworkEra>(era)));
+    any = any || figures.values[era];
+  }
+  group.finish();
+  if (!any)
+    reader.decoder().fail_at(key,
+                             "expected a figure for at least one of torch_1_9, "
+                             "torch_1_13, torch_2_1 and torch_2_4");
+  return figures;
+}
+
 HostProfile decode_host(const FigureReader& host) {
+  const auto dispatches = decode_by_framework<Duration>(host, "dispatch");
   const HostProfile profile{
       .memory = host.required<Bytes>("memory"),
-      .dispatch = host.required<Duration>("dispatch"),
+      .dispatch = dispatches.at(FrameworkEra::kTorch24),
+      .dispatches = dispatches,
       .launch = host.required<Duration>("launch"),
       .synchronize = host.required<Duration>("synchronize"),
       .device_malloc = host.required<Duration>("device_malloc"),
@@ -239,9 +264,22 @@ LinksProfile decode_links(const FigureReader& links) {
   return profile;
 }
 
+// Leaves of the figures PATH.ERA the one of `era`, as PATH.
+void choose_figure(const std::string& path, FrameworkEra era, std::vector<Figure>& figures) {
+  const std::string chosen = fmt::format("{}.{}", path, name_of(era));
+  std::erase_if(figures, [&](const Figure& figure) {
+    return figure.path.starts_with(path + '.') && figure.path != chosen;
+  });
+  for (Figure& figure : figures) {
+    if (figure.path == chosen) figure.path = path;
+  }
+}
+
 FrameworkProfile decode_framework(const FigureReader& framework) {
+  const auto contexts = decode_by_framework<Bytes>(framework, "context");
   const FrameworkProfile profile{
-      .context = framework.required<Bytes>("context"),
+      .context = contexts.at(FrameworkEra::kTorch24),
+      .contexts = contexts,
       .cublas_workspace = framework.required<Bytes>("cublas_workspace"),
       .communication_buffers = framework.required<Bytes>("communication_buffers"),
       .cudnn_filter_copies = framework.required<double>("cudnn_filter_copies", at_least(0))};
@@ -257,6 +295,16 @@ BytesPerSecond NvmeProfile::reached(BytesPerSecond rate) const {
   if (seconds <= 0) return rate;
   const double in_flight = static_cast<double>(queue) * static_cast<double>(request.count);
   return BytesPerSecond{std::min(rate.value, in_flight / seconds)};
+}
+
+DeviceProfile for_framework(DeviceProfile profile, FrameworkEra era) {
+  profile.host.dispatch = profile.host.dispatches.at(era);
+  profile.framework.context = profile.framework.contexts.at(era);
+  device_profile_detail::choose_figure("host.dispatch", profile.host.dispatches.era_for(era),
+                                       profile.figures);
+  device_profile_detail::choose_figure("framework.context", profile.framework.contexts.era_for(era),
+                                       profile.figures);
+  return profile;
 }
 
 DType matrix_type(const DeviceProfile& profile, DType type) {

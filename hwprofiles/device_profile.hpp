@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,6 +18,7 @@
 #include "graph/core/units.hpp"
 #include "graph/ir/dtype.hpp"
 #include "graph/ir/work.hpp"
+#include "graph/operators/framework.hpp"
 #include "hwprofiles/figures.hpp"
 
 namespace tidemark {
@@ -74,9 +76,33 @@ struct LaunchProfile {
   Duration convolution;  // added per convolution
 };
 
+// A figure that differs between versions of the framework. In a profile it is one figure for all,
+// or a group:
+//
+//   context: {torch_1_9: {value: 1823MiB, source: ...}, torch_2_1: {value: 481MiB, source: ...}}
+template <class T>
+struct ByFramework {
+  std::array<std::optional<T>, kFrameworkEras> values;  // by FrameworkEra
+
+  // Returns the era whose figure holds for `era`: its own, else that of the next newer one that has
+  // any, else of the newest. At least one has.
+  [[nodiscard]] FrameworkEra era_for(FrameworkEra era) const {
+    const auto wanted = static_cast<std::size_t>(era);
+    std::size_t found = kFrameworkEras;
+    for (std::size_t i = 0; i < kFrameworkEras; ++i) {
+      if (values[i] && (found == kFrameworkEras || found < wanted)) found = i;
+    }
+    return static_cast<FrameworkEra>(found);
+  }
+  [[nodiscard]] T at(FrameworkEra era) const {
+    return *values[static_cast<std::size_t>(era_for(era))];
+  }
+};
+
 struct HostProfile {
   Bytes memory;                        // host memory per GPU
   Duration dispatch;                   // CPU time of the eager framework per operator
+  ByFramework<Duration> dispatches;    // the same by framework
   Duration launch;                     // CPU time per further kernel of the same operator
   Duration synchronize;                // CPU time of a device synchronisation that need not wait
   Duration device_malloc;              // cudaMalloc
@@ -140,6 +166,7 @@ struct LinksProfile {
 
 struct FrameworkProfile {
   Bytes context;                // CUDA context of one process
+  ByFramework<Bytes> contexts;  // the same by framework
   Bytes cublas_workspace;       // per handle and stream, from the caching allocator
   Bytes communication_buffers;  // NCCL's buffers in one process, outside the caching allocator; 0:
                                 // not known
@@ -175,6 +202,10 @@ struct DeviceProfile {
 // fp32, integers and bool -> fp32. So bf16 on a V100 runs at the fp32 rate, as cuBLAS does it
 // there.
 [[nodiscard]] DType matrix_type(const DeviceProfile& profile, DType type);
+
+// Returns the profile with the figures of a version of the framework; `figures` then lists only
+// those. A profile as it is read has those of the newest.
+[[nodiscard]] DeviceProfile for_framework(DeviceProfile profile, FrameworkEra era);
 
 // Reads a profile whose `extends` has been resolved. Throws UserError.
 [[nodiscard]] DeviceProfile decode_device_profile(const Decoder& decoder);

@@ -174,6 +174,8 @@ template BytesPerSecond FigureReader::required(std::string_view, Range) const;
 template FlopsPerSecond FigureReader::required(std::string_view, Range) const;
 template std::optional<int> FigureReader::maybe(std::string_view, Range) const;
 template std::optional<double> FigureReader::maybe(std::string_view, Range) const;
+template std::optional<Bytes> FigureReader::maybe(std::string_view, Range) const;
+template std::optional<Duration> FigureReader::maybe(std::string_view, Range) const;
 template std::optional<BytesPerSecond> FigureReader::maybe(std::string_view, Range) const;
 template std::optional<FlopsPerSecond> FigureReader::maybe(std::string_view, Range) const;
 

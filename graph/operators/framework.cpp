@@ -9,6 +9,11 @@ namespace {
 constexpr FrameworkRules kTorch24Cuda{
     .name = "torch-2.4-cuda",
     .source = "PyTorch 2.4 sources: autograd engine, native CUDA kernels, torch.optim",
+    .era = FrameworkEra::kTorch24,
+    .has_fused_attention = true,
+    .has_compiler = true,
+    .has_cuda_graphs = true,
+    .has_expandable_segments = true,
     .blocked_convolutions = false,
     .unfolds_transposed_convolutions = false,
     .unrolls_recurrence = false,
@@ -17,6 +22,7 @@ constexpr FrameworkRules kTorch24Cuda{
     .buffers_batch_norm_gradient = false,
     .sums_layer_norm_gradients_in_rows = false,
     .converts_before_softmax = false,
+    .softmax_saves_input = false,
     .softmax_gradient_product = true,
     .keeps_logsigmoid_buffer = false,
     .sorts_indices = true,
@@ -39,6 +45,7 @@ constexpr FrameworkRules kTorch24Cuda{
     .foreach_makes_new_lists = false,
     .foreach_adam_temporaries = 1,
     .library_workspaces = true,
+    .caches_cublas_workspace = true,
     .adam_step_bytes = Bytes(0),
     .fused_adam_step_bytes = Bytes(4),
     .checkpoint_random_state = Bytes(0)};
@@ -46,6 +53,11 @@ constexpr FrameworkRules kTorch24Cuda{
 constexpr FrameworkRules kTorch113Cpu{
     .name = "torch-1.13-cpu",
     .source = "measured on PyTorch 1.13.1, CPU kernels, to the byte",
+    .era = FrameworkEra::kTorch24,
+    .has_fused_attention = false,
+    .has_compiler = false,
+    .has_cuda_graphs = false,
+    .has_expandable_segments = true,
     .blocked_convolutions = true,
     .unfolds_transposed_convolutions = true,
     .unrolls_recurrence = true,
@@ -54,6 +66,7 @@ constexpr FrameworkRules kTorch113Cpu{
     .buffers_batch_norm_gradient = true,
     .sums_layer_norm_gradients_in_rows = true,
     .converts_before_softmax = true,
+    .softmax_saves_input = false,
     .softmax_gradient_product = false,
     .keeps_logsigmoid_buffer = true,
     .sorts_indices = false,
@@ -76,9 +89,59 @@ constexpr FrameworkRules kTorch113Cpu{
     .foreach_makes_new_lists = true,
     .foreach_adam_temporaries = 2,
     .library_workspaces = false,
+    .caches_cublas_workspace = false,
     .adam_step_bytes = Bytes(4),
     .fused_adam_step_bytes = Bytes(4),
     .checkpoint_random_state = Bytes(5056)};
+
+// What 2.1 lacks of 2.4 changes no memory of a step.
+constexpr FrameworkRules torch_2_1_cuda() {
+  FrameworkRules rules = kTorch24Cuda;
+  rules.name = "torch-2.1-cuda";
+  rules.source = "PyTorch 2.0 to 2.3, as 2.4 but for the figures of the device";
+  rules.era = FrameworkEra::kTorch21;
+  return rules;
+}
+
+// The frontend, autograd and torch.optim are those of the measured 1.13; kernels are CUDA's.
+constexpr FrameworkRules torch_1_13_cuda() {
+  FrameworkRules rules = torch_2_1_cuda();
+  rules.name = "torch-1.13-cuda";
+  rules.source =
+      "PyTorch 1.11 to 1.13: formulas and torch.optim as measured on 1.13.1 CPU, CUDA kernels; "
+      "foreach and set_to_none are defaults from 2.0 on (release notes)";
+  rules.era = FrameworkEra::kTorch113;
+  rules.has_fused_attention = false;
+  rules.has_compiler = false;
+  rules.has_expandable_segments = false;
+  rules.bce_logits_temporaries = kTorch113Cpu.bce_logits_temporaries;
+  rules.whole_slices_are_operators = true;
+  rules.linear_flattens_any_rank = false;
+  rules.multiplies_transposed_rows_in_batches = true;
+  rules.adds_gradients_in_place = false;
+  rules.mean_saves_input = true;
+  rules.zero_grad_drops = false;
+  rules.optimizer_implementation = "loop";
+  rules.foreach_decays_in_place = true;
+  rules.foreach_makes_new_lists = true;
+  rules.foreach_adam_temporaries = kTorch113Cpu.foreach_adam_temporaries;
+  return rules;
+}
+
+constexpr FrameworkRules torch_1_9_cuda() {
+  FrameworkRules rules = torch_1_13_cuda();
+  rules.name = "torch-1.9-cuda";
+  rules.source =
+      "PyTorch 1.6 to 1.10: softmax keeps its input (pytorch#49600, mended by #65242), cuBLAS its "
+      "own workspace (until #83461); matmul folds every weight, mean keeps sizes only";
+  rules.era = FrameworkEra::kTorch19;
+  rules.has_cuda_graphs = false;
+  rules.softmax_saves_input = true;
+  rules.multiplies_transposed_rows_in_batches = false;
+  rules.mean_saves_input = false;
+  rules.caches_cublas_workspace = false;
+  return rules;
+}
 
 // Returns the kernels of CUDA under a framework that holds nothing and keeps no memory of its own.
 constexpr FrameworkRules ideal() {
@@ -93,7 +156,8 @@ constexpr FrameworkRules ideal() {
   return rules;
 }
 
-constexpr std::array<FrameworkRules, 3> kProfiles = {kTorch24Cuda, kTorch113Cpu, ideal()};
+constexpr std::array<FrameworkRules, 6> kProfiles = {
+    kTorch24Cuda, torch_2_1_cuda(), torch_1_13_cuda(), torch_1_9_cuda(), kTorch113Cpu, ideal()};
 
 }  // namespace
 }  // namespace framework_detail

@@ -2,6 +2,8 @@
 // place: operators ask these rules and never the name of a version.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -11,9 +13,25 @@
 
 namespace tidemark {
 
+// Versions of the framework that a device's figures tell apart: the size of its CUDA context and
+// the time that its host takes for an operator (ByFramework in hwprofiles/device_profile.hpp).
+enum class FrameworkEra : std::uint8_t { kTorch19, kTorch113, kTorch21, kTorch24 };
+inline constexpr std::size_t kFrameworkEras = 4;
+[[nodiscard]] constexpr std::string_view name_of(FrameworkEra era) {
+  constexpr std::string_view kNames[] = {"torch_1_9", "torch_1_13", "torch_2_1", "torch_2_4"};
+  return kNames[static_cast<int>(era)];
+}
+
 struct FrameworkRules {
   std::string_view name;
   std::string_view source;
+  FrameworkEra era = FrameworkEra::kTorch24;
+
+  // --- Features that came with a version ---
+  bool has_fused_attention = true;      // F.scaled_dot_product_attention, 2.0
+  bool has_compiler = true;             // torch.compile, 2.0
+  bool has_cuda_graphs = true;          // torch.cuda.graph, 1.10
+  bool has_expandable_segments = true;  // of the caching allocator, 2.1
 
   // --- Kernels that run differently, their temporaries and what they keep ---
   // Convolutions copy operands into oneDNN's blocked layout; cuDNN transforms the filters.
@@ -33,6 +51,8 @@ struct FrameworkRules {
   bool sums_layer_norm_gradients_in_rows = false;
   // Softmax converts its input in a kernel before, not inside.
   bool converts_before_softmax = false;
+  // softmax and log_softmax keep their input, too, although backward reads only its type.
+  bool softmax_saves_input = false;
   // Softmax's backward multiplies gradient and output into a tensor of its own first.
   bool softmax_gradient_product = true;
   // log_sigmoid keeps exp(-|x|) for backward.
@@ -86,6 +106,8 @@ struct FrameworkRules {
   // cuBLAS takes a workspace from the caching allocator at the first product of a stream and keeps
   // it, cuDNN one per convolution; their sizes are the device's (DeviceProfile::framework).
   bool library_workspaces = false;
+  // Before, cuBLAS took its workspace from the driver: it is part of the CUDA context.
+  bool caches_cublas_workspace = true;
   // Bytes of the `step` counter per parameter that live on the device (torch.optim.Adam). The fused
   // kernel reads its counters, so they are on the device where those of the other forms are not.
   Bytes adam_step_bytes;
@@ -95,7 +117,8 @@ struct FrameworkRules {
   Bytes checkpoint_random_state;
 };
 
-// Returns the profiles torch-2.4-cuda (default), torch-1.13-cpu and ideal.
+// Returns the profiles: torch-2.4-cuda (default), torch-2.1-cuda, torch-1.13-cuda, torch-1.9-cuda,
+// torch-1.13-cpu and ideal.
 [[nodiscard]] std::span<const FrameworkRules> framework_profiles();
 [[nodiscard]] const FrameworkRules* find_framework(std::string_view name);
 

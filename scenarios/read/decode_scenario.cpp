@@ -164,8 +164,23 @@ void refuse_version(const Decoder& allocator, const AllocatorRegistry& allocator
   }
 }
 
+// Expandable segments came with PyTorch 2.1.
+void check_segments(const Decoder& allocator, const FrameworkRules& framework) {
+  if (framework.has_expandable_segments) return;
+  const Value* key = allocator.value().find("expandable_segments");
+  const Value* conf = allocator.value().find("conf");
+  const bool set = key != nullptr && key->is_scalar() && key->scalar == "true";
+  const bool in_conf = conf != nullptr && conf->is_scalar() &&
+                       conf->scalar.find("expandable_segments:True") != std::string::npos;
+  if (!set && !in_conf) return;
+  allocator.fail_at(
+      set ? "expandable_segments" : "conf",
+      fmt::format("{} has no expandable segments, which came with PyTorch 2.1", framework.name));
+}
+
 std::unique_ptr<const AllocatorModel> decode_allocator(const Decoder& scenario,
-                                                       const AllocatorRegistry& allocators) {
+                                                       const AllocatorRegistry& allocators,
+                                                       const FrameworkRules& framework) {
   const Value* given = scenario.value().find("allocator");
   const std::string_view standard = allocators.default_entry().traits.name;
   if (given == nullptr || given->is_null()) return allocators.default_entry().decode(Decoder());
@@ -175,6 +190,7 @@ std::unique_ptr<const AllocatorModel> decode_allocator(const Decoder& scenario,
   const std::string word = allocator.optional_word("kind", allocators.names(), standard);
   std::unique_ptr<const AllocatorModel> model = allocators.find(word)->decode(allocator);
   allocator.finish();
+  check_segments(allocator, framework);
   return model;
 }
 
@@ -239,7 +255,9 @@ Scenario decode_scenario(const Value& document, const Environment& environment) 
   static_cast<void>(
       decode_goal(scenario.value(), result.device.figures));  // reports mistakes in it
   result.training = decode_training(scenario, result.model, result.device);
-  result.allocator = decode_scenario_detail::decode_allocator(scenario, environment.allocators);
+  result.device = for_framework(std::move(result.device), result.training.framework->era);
+  result.allocator = decode_scenario_detail::decode_allocator(scenario, environment.allocators,
+                                                              *result.training.framework);
   decode_scenario_detail::decode_host_allocator(scenario, result);
   decode_policies(scenario, environment, result);
   result.training_key = training_key(document, result);

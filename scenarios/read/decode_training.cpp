@@ -39,13 +39,8 @@ const FrameworkRules* decode_framework(const Decoder& training) {
   return find_framework(training.optional_word("framework", names, kDefaultFramework));
 }
 
-// torch.nn.functional.scaled_dot_product_attention came with PyTorch 2.0.
-bool has_fused_attention(const FrameworkRules& framework) {
-  return !framework.name.starts_with("torch-1.");
-}
-
 AttentionKind decode_attention(const Decoder& training, const FrameworkRules& framework) {
-  const bool fused = has_fused_attention(framework);
+  const bool fused = framework.has_fused_attention;
   const std::string word =
       training.optional_word("attention", kAttentions, fused ? "flash" : "math");
   if (word == "math") return AttentionKind::kMath;
@@ -58,7 +53,7 @@ AttentionKind decode_attention(const Decoder& training, const FrameworkRules& fr
 
 bool decode_compile(const Decoder& training, const FrameworkRules& framework) {
   if (training.optional_word("compile", kCompilers, "none") == "none") return false;
-  if (framework.name.starts_with("torch-1.")) {
+  if (!framework.has_compiler) {
     training.fail_at("compile", fmt::format("{} has no torch.compile, which came with PyTorch 2.0",
                                             framework.name));
   }

@@ -5,7 +5,8 @@ namespace tidemark {
 LibraryWorkspaces libraries_of(const StepSpec& spec) {
   if (!spec.training.framework->library_workspaces) return {};
   const FrameworkProfile& figures = spec.device.framework;
-  return {figures.cublas_workspace, figures.cudnn_filter_copies};
+  const bool cached = spec.training.framework->caches_cublas_workspace;
+  return {cached ? figures.cublas_workspace : Bytes(0), figures.cudnn_filter_copies};
 }
 
 DeviceProfile device_of(const StepSpec& spec) {

@@ -38,11 +38,11 @@ TEST_SUITE("unit") {
     const Json point = point_of(w, "");
     const Json& dispatch = figure_of(point, "host.dispatch");
     REQUIRE(dispatch.is_object());
-    CHECK(dispatch["low"] == "5us");
-    CHECK(dispatch["high"] == "25us");
+    CHECK(dispatch["low"] == "10us");
+    CHECK(dispatch["high"] == "50us");
     // A run with that value says the same.
     const double step = point["time"]["step"];
-    const double slow = point_of(w, " -s hardware.host.dispatch=25us")["time"]["step"];
+    const double slow = point_of(w, " -s hardware.host.dispatch=50us")["time"]["step"];
     CHECK(slow > 1.01 * step);
     CHECK(dispatch["step"][1].get<double>() == doctest::Approx(slow / step - 1).epsilon(0.001));
     CHECK(point["assumed"]["step"]["more"].get<double>() >= dispatch["step"][1].get<double>());

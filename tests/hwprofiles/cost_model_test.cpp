@@ -92,8 +92,8 @@ TEST_SUITE("unit") {
     Work empty = traffic(OperatorClass::kElementwise, Bytes(), Bytes());
     empty.launches = 3;
     CHECK(a100.duration(empty) == Duration(3 * 2600));
-    CHECK(a100.dispatch_duration(empty) == Duration(10000 + 2 * 2600));
-    CHECK(a100.dispatch_duration(Work{}) == Duration(10000));
+    CHECK(a100.dispatch_duration(empty) == Duration(25000 + 2 * 2600));
+    CHECK(a100.dispatch_duration(Work{}) == Duration(25000));
   }
 
   TEST_CASE("a matrix product fills whole waves of multiprocessors") {

@@ -158,7 +158,7 @@ TEST_SUITE("unit") {
     // A definition holds on any device.
     CHECK(figure(device("t4-16gb"), "links.hbm_tax").source ==
           figure(a100, "links.hbm_tax").source);
-    CHECK(figure(a100, "host.dispatch").note.starts_with("range 5us to 25us; "));
+    CHECK(figure(a100, "host.dispatch").note.starts_with("range 10us to 50us; "));
   }
 
   TEST_CASE("only devices without CUDA's kernels have a roofline alone") {

@@ -155,7 +155,7 @@ TEST_SUITE("unit") {
   TEST_CASE("nothing is called proven of a list with another policy that decides about memory") {
     const Comparison comparison = compared(
         "model: {preset: gpt, layers: 4, width: 256, heads: 4, vocab: 256}\n"
-        "hardware: a100-sxm-80gb\n"
+        "hardware: {gpu: a100-sxm-80gb, host: {dispatch: 10us}}\n"
         "training: {micro_batch: 16, sequence: 128, precision: fp32, optimizer: adamw}\n"
         "compare: {policies: [[optimal], [optimal, offload_activations], [offload_optimizer, "
         "optimal]], budgets: [60%, 80%], iterations: 50}\n");

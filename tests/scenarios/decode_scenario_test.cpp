@@ -271,8 +271,9 @@ report: {dir: out, formats: [json]}
         "s.yaml:3:23: training.attention: expected one of math, flash, found 'flsh'; did you mean "
         "'flash'?");
     CHECK(refusal_with("training: {framework: torch-2.5-cuda}\n") ==
-          "s.yaml:3:23: training.framework: expected one of torch-2.4-cuda, torch-1.13-cpu, ideal, "
-          "found 'torch-2.5-cuda'; did you mean 'torch-2.4-cuda'?");
+          "s.yaml:3:23: training.framework: expected one of torch-2.4-cuda, torch-2.1-cuda, "
+          "torch-1.13-cuda, torch-1.9-cuda, torch-1.13-cpu, ideal, found 'torch-2.5-cuda'; did you "
+          "mean 'torch-2.4-cuda'?");
     CHECK(refusal_with("training: {loss: l2}\n") ==
           "s.yaml:3:18: training.loss: expected one of cross_entropy, mse, none, found 'l2'");
     CHECK(

@@ -36,7 +36,10 @@ struct Simulated {
   }
 };
 
-Simulated simulate_with(const std::string& policies, const std::string& hardware = "",
+// The host is fast enough that so small a model does not wait for it.
+const std::string kFastHost = ", host: {dispatch: 10us}";
+
+Simulated simulate_with(const std::string& policies, const std::string& hardware = kFastHost,
                         const std::string& training = "", const std::string& more = "") {
   const Scenario scenario = decode(fmt::format(
       "model: {{preset: gpt, layers: 6, width: 256, heads: 4, vocab: 1024, sequence: 64}}\n"
@@ -116,7 +119,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("NVMe state passes through a few page-locked buffers, read ahead and written behind") {
-    const std::string host = ", host: {optimizer_bandwidth: 4GB/s}";
+    const std::string host = ", host: {dispatch: 10us, optimizer_bandwidth: 4GB/s}";
     const std::string nvme = "offload_optimizer: {tier: nvme, sub_group: 300000";
     const Simulated ahead = simulate_with(nvme + "}", host);
     const Simulated serial = simulate_with(nvme + ", overlap: false}", host);
@@ -159,14 +162,15 @@ TEST_SUITE("unit") {
                              host, more);
       };
       // An update of a tenth of a millisecond hides; the new parameters arrive all the same.
-      const std::string fast = ", host: {optimizer_bandwidth: 2TB/s, dram_bandwidth: 2TB/s}";
+      const std::string fast =
+          ", host: {dispatch: 10us, optimizer_bandwidth: 2TB/s, dram_bandwidth: 2TB/s}";
       const Simulated hidden = with("true", fast);
       CHECK(hidden.point.run.exposed[static_cast<std::size_t>(Stream::kHostWorker)] == Duration(0));
       CHECK(hidden.point.run.step < with("false", fast).point.run.step);
       CHECK(hidden.moved().bytes_out.count == with("false", fast).moved().bytes_out.count);
       CHECK(hidden.moved().bytes_in.count == with("false", fast).moved().bytes_in.count);
       // One that takes longer than a step is the step.
-      const std::string slow = ", host: {optimizer_bandwidth: 1GB/s}";
+      const std::string slow = ", host: {dispatch: 10us, optimizer_bandwidth: 1GB/s}";
       const Simulated waits = with("true", slow);
       CHECK(waits.point.run.step >= waits.busy(Stream::kHostWorker));
       CHECK(waits.point.run.step < with("false", slow).point.run.step);

@@ -1,6 +1,9 @@
 // Scenarios that follow a table or a figure: the statements of their comments hold.
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -52,6 +55,22 @@ Comparison compared(const std::string& name) {
 }
 
 TEST_SUITE("paper") {
+  TEST_CASE("BERT-large under the rules of PyTorch 1.9 takes what nvidia-smi showed on a V100") {
+    // transformers perf_train_gpu_one at 0016acf7, MiB, in the order of the scenario.
+    constexpr std::array kPublished{14949.0, 8681.0, 6775.0, 7275.0, 4847.0, 12295.0, 5363.0};
+    const std::vector<PointResult> points = simulate_points(
+        paper("hf_bert_large_ladder"), environment(), 2, {.smallest_capacity = false});
+    REQUIRE(points.size() == kPublished.size());
+    std::vector<double> errors;
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      const double mib = static_cast<double>(points[i].device_used().count) / kMiB.count;
+      errors.push_back(std::abs(mib / kPublished[i] - 1));
+      CHECK(errors.back() < 0.025);
+    }
+    std::nth_element(errors.begin(), errors.begin() + 3, errors.end());
+    CHECK(errors[3] < 0.007);
+  }
+
   TEST_CASE("Chen et al. 2016: n layers take the memory of sqrt(n), for one more forward pass") {
     const std::vector<PointResult> points =
         simulate_points(paper("chen_sqrt"), environment(), 2, {.smallest_capacity = false});

@@ -30,6 +30,7 @@ ForwardKernel forward(const NodeView& node) {
 }
 
 void save(SavedSet& saved) {
+  if (saved.node().rules().softmax_saves_input) saved.input(0);
   saved.output();
 }
 
