@@ -4,27 +4,22 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <limits>
 #include <span>
 
 #include "graph/ir/convolutions.hpp"
+#include "hwprofiles/tiled_product.hpp"
 
 namespace tidemark {
 namespace cost_model_detail {
 namespace {
 
-struct Tile {
-  std::int64_t m;
-  std::int64_t n;
-};
-
-// Output tiles of cuBLAS and CUTLASS kernels.
-constexpr std::array<Tile, 8> kTiles = {
-    {{256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}, {64, 32}, {32, 64}}};
-constexpr std::array<std::int64_t, 5> kSplits = {1, 2, 4, 8, 16};  // splits of the reduction
-constexpr std::int64_t kShortestSplit = 32;                        // elements of the reduction
-constexpr double kFullTile = 128.0 * 128.0;                        // area that runs at full rate
-constexpr double kPartialBytes = 4;  // fp32 partial results of a split reduction
+constexpr double kPartialBytes = 4;   // fp32 partial results of a split reduction
+constexpr double kFullChannels = 32;  // input channels that fill the reduction of a convolution
+constexpr double kFullGroup = 64;     // channels per group at which GroupedShare::share holds
+constexpr std::int64_t kDenseGroups = 32;  // cuDNN packs 32 groups and multiples into whole tiles
+constexpr std::int64_t kLongestWarpRow = 1024;  // PyTorch's softmax: longer rows take a block
+constexpr std::int64_t kWinogradChannels = 16;  // fewest input channels of a Winograd kernel
+constexpr std::int64_t kWeightSplits = 64;      // splits of the reduction of a weight gradient
 
 // Doubles hold integers exactly up to 2^53, far above any extent.
 double real(std::int64_t count) {
@@ -39,10 +34,6 @@ double seconds_of(Duration duration) {
 Duration nanoseconds_of(double seconds) {
   constexpr auto kMost = static_cast<double>(kLargestQuantity);
   return Duration(std::max<std::int64_t>(1, std::llround(std::min(seconds * 1e9, kMost))));
-}
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
 }
 
 bool runs_on_tensor_cores(DType type) {
@@ -86,6 +77,23 @@ AttentionCurve curve_at(std::span<const AttentionCurve> curves, std::int64_t wid
       .causal_half_length = interpolate(low.causal_half_length, high.causal_half_length, weight)};
 }
 
+const ConvolutionShare& convolution_figures(const DeviceProfile& profile, OperatorClass c) {
+  if (c == OperatorClass::kConvolutionBackwardData) return profile.convolution_backward_data;
+  if (c == OperatorClass::kConvolutionBackwardWeight) return profile.convolution_backward_weight;
+  return profile.convolution_forward;
+}
+
+// Tensor cores pad few input channels: the axis of the product that they are on grows. More
+// channels never make it smaller.
+Work with_padded_channels(Work work, double narrow) {
+  const ConvolutionWindow& window = work.window;
+  if (window.groups > 1 || window.channels < 1) return work;
+  const double padding = std::pow(std::max(1.0, kFullChannels / real(window.channels)), narrow);
+  std::int64_t& axis = work.extent[work.op_class == OperatorClass::kConvolution ? 2 : 1];
+  axis = std::llround(std::ceil(real(axis) * padding));
+  return work;
+}
+
 }  // namespace
 }  // namespace cost_model_detail
 
@@ -94,6 +102,9 @@ Duration CostModel::duration(const Work& work) const {
   if (!is_priced_by_device(work.op_class)) return Duration(0);
   if (work.op_class == OperatorClass::kMatmul) {
     return cost_model_detail::nanoseconds_of(launch_seconds(work) + matmul_seconds(work));
+  }
+  if (is_dense_convolution(work.op_class)) {
+    return cost_model_detail::nanoseconds_of(launch_seconds(work) + convolution_seconds(work));
   }
   return cost_model_detail::nanoseconds_of(launch_seconds(work) +
                                            std::max(compute_seconds(work), memory_seconds(work)));
@@ -116,13 +127,17 @@ Duration CostModel::dispatch_duration(const Work& work) const {
 double CostModel::launch_seconds(const Work& work) const {
   Duration floor = profile_.launch.kernel * work.launches;
   if (work.op_class == OperatorClass::kMatmul) floor += profile_.launch.matmul;
-  if (is_dense_convolution(work.op_class)) floor += profile_.launch.convolution;
+  if (work.op_class == OperatorClass::kConvolution) floor += profile_.launch.convolution;
+  if (work.op_class == OperatorClass::kConvolutionBackwardData)
+    floor += profile_.launch.convolution_backward_data;
+  if (work.op_class == OperatorClass::kConvolutionBackwardWeight)
+    floor += profile_.launch.convolution_backward_weight;
   return cost_model_detail::seconds_of(floor);
 }
 
 double CostModel::memory_seconds(const Work& work) const {
   const Bytes traffic = work.read + work.written;
-  const double share = profile_.bandwidth[static_cast<std::size_t>(work.op_class)];
+  const double share = bandwidth_share(work);
   const double hbm = profile_.hbm.bandwidth.value;
   const bool resident =
       cost_model_detail::profits_from_cache(work.op_class) && traffic <= profile_.l2.usable;
@@ -131,10 +146,18 @@ double CostModel::memory_seconds(const Work& work) const {
          (hit / profile_.l2.bandwidth.value + (1 - hit) / hbm);
 }
 
+double CostModel::bandwidth_share(const Work& work) const {
+  if (work.op_class == OperatorClass::kNormalization && work.channels_last)
+    return profile_.normalization_channels_last;
+  if (work.op_class == OperatorClass::kSoftmax &&
+      work.extent[1] > cost_model_detail::kLongestWarpRow)
+    return profile_.softmax_long_rows;
+  return profile_.bandwidth[static_cast<std::size_t>(work.op_class)];
+}
+
 double CostModel::compute_seconds(const Work& work) const {
   if (!(work.flops.count > 0)) return 0;
   if (work.op_class == OperatorClass::kAttention) return work.flops.count / attention_rate(work);
-  if (is_dense_convolution(work.op_class)) return work.flops.count / convolution_rate(work);
   return work.flops.count / vector_rate(work.dtype);
 }
 
@@ -147,34 +170,32 @@ double CostModel::matmul_seconds(const Work& work) const {
   const double memory = memory_seconds(work);
   if (m < 1 || n < 1 || k < 1 || batch < 1) return std::max(work.flops.count / peak, memory);
 
-  const TileModel& model = cost_model_detail::runs_on_tensor_cores(type) ? profile_.tensor_core_tile
-                                                                         : profile_.cuda_core_tile;
-  const double partial =
-      cost_model_detail::kPartialBytes * cost_model_detail::real(m) * cost_model_detail::real(n) *
-      cost_model_detail::real(batch) /
-      (profile_.bandwidth[static_cast<std::size_t>(work.op_class)] * profile_.hbm.bandwidth.value);
-  double fastest = std::numeric_limits<double>::infinity();
-  for (const cost_model_detail::Tile tile : cost_model_detail::kTiles) {
-    const double area = cost_model_detail::real(tile.m) * cost_model_detail::real(tile.n);
-    const double tile_rate =
-        peak / profile_.multiprocessors *
-        std::min(1.0, std::pow(area / cost_model_detail::kFullTile, model.small_tile_exponent));
-    for (const std::int64_t splits : cost_model_detail::kSplits) {
-      if (splits > 1 && k / splits < cost_model_detail::kShortestSplit) break;
-      const std::int64_t blocks = cost_model_detail::ceil_div(m, tile.m) *
-                                  cost_model_detail::ceil_div(n, tile.n) * batch * splits;
-      const double waves =
-          cost_model_detail::real(cost_model_detail::ceil_div(blocks, profile_.multiprocessors));
-      const double compute =
-          waves * 2 * area *
-          (cost_model_detail::real(k) / cost_model_detail::real(splits) + model.prologue) /
-          tile_rate;
-      const double traffic =
-          memory + (splits > 1 ? 2 * cost_model_detail::real(splits) * partial : 0);
-      fastest = std::min(fastest, std::max(compute, traffic));
-    }
+  const bool tensor_cores = cost_model_detail::runs_on_tensor_cores(type);
+  if (batch == 1) {
+    return tiled_seconds(work, peak,
+                         tensor_cores ? profile_.tensor_core_tile : profile_.cuda_core_tile, memory,
+                         TiledProduct{}.most_splits);
   }
-  return fastest;
+  return tiled_seconds(
+      work,
+      peak * (tensor_cores ? profile_.batched_tensor_core_share : profile_.batched_cuda_core_share),
+      tensor_cores ? profile_.batched_tensor_core_tile : profile_.batched_cuda_core_tile, memory,
+      1);
+}
+
+double CostModel::tiled_seconds(const Work& work, double peak, const TileModel& tile, double memory,
+                                std::int64_t most_splits) const {
+  const auto [m, n, k, batch] = work.extent;
+  const double rate =
+      profile_.bandwidth[static_cast<std::size_t>(work.op_class)] * profile_.hbm.bandwidth.value;
+  return seconds_of({.extent = work.extent,
+                     .peak = peak,
+                     .multiprocessors = profile_.multiprocessors,
+                     .tile = tile,
+                     .memory = memory,
+                     .partial = cost_model_detail::kPartialBytes * cost_model_detail::real(m) *
+                                cost_model_detail::real(n) * cost_model_detail::real(batch) / rate,
+                     .most_splits = most_splits});
 }
 
 double CostModel::attention_rate(const Work& work) const {
@@ -190,15 +211,56 @@ double CostModel::attention_rate(const Work& work) const {
   return peak * share / (1 + half_length / cost_model_detail::real(key_length));
 }
 
-double CostModel::convolution_rate(const Work& work) const {
-  const ConvolutionShare& share = work.op_class == OperatorClass::kConvolutionBackwardData
-                                      ? profile_.convolution_backward_data
-                                  : work.op_class == OperatorClass::kConvolutionBackwardWeight
-                                      ? profile_.convolution_backward_weight
-                                      : profile_.convolution_forward;
+// Work without extents is timed as one of full tiles.
+double CostModel::convolution_seconds(const Work& work) const {
   const DType type = matrix_type(profile_, work.dtype);
-  return profile_.matrix[static_cast<std::size_t>(type)].peak.value *
-         (cost_model_detail::runs_on_tensor_cores(type) ? share.tensor_cores : share.cuda_cores);
+  const bool tensor_cores = cost_model_detail::runs_on_tensor_cores(type);
+  const double copied = tensor_cores && !work.channels_last ? layout_copy_seconds(work) : 0;
+  const double memory = memory_seconds(work);
+  const double peak = profile_.matrix[static_cast<std::size_t>(type)].peak.value;
+  const double share = convolution_share(work, tensor_cores);
+  const auto [m, n, k, batch] = work.extent;
+  if (m < 1 || n < 1 || k < 1 || batch < 1)
+    return copied + std::max(work.flops.count / (peak * share), memory);
+  const ConvolutionWindow& window = work.window;
+  const bool weights = work.op_class == OperatorClass::kConvolutionBackwardWeight;
+  if (window.groups == 1 || !tensor_cores || window.groups % cost_model_detail::kDenseGroups == 0) {
+    const Work padded =
+        tensor_cores
+            ? cost_model_detail::with_padded_channels(
+                  work, cost_model_detail::convolution_figures(profile_, work.op_class).narrow)
+            : work;
+    return copied +
+           tiled_seconds(padded, peak * share,
+                         tensor_cores ? profile_.tensor_core_tile : profile_.cuda_core_tile, memory,
+                         weights ? cost_model_detail::kWeightSplits : TiledProduct{}.most_splits);
+  }
+  const GroupedShare& grouped =
+      work.channels_last ? profile_.grouped_channels_last : profile_.grouped;
+  const double width = cost_model_detail::real(window.channels) / cost_model_detail::kFullGroup;
+  const double reached = grouped.share * std::pow(width, grouped.exponent);
+  return copied + std::max(work.flops.count / (peak * std::min(share, reached)), memory);
+}
+
+// Tensor cores want the channels innermost; a copy reads and writes an operand.
+double CostModel::layout_copy_seconds(const Work& work) const {
+  const double rate = profile_.bandwidth[static_cast<std::size_t>(OperatorClass::kElementwise)] *
+                      profile_.hbm.bandwidth.value;
+  return profile_.convolution_layout_copies * 2 *
+         cost_model_detail::real((work.read + work.written).count) / rate;
+}
+
+double CostModel::convolution_share(const Work& work, bool tensor_cores) const {
+  const ConvolutionShare& shares = cost_model_detail::convolution_figures(profile_, work.op_class);
+  const ConvolutionWindow& window = work.window;
+  const double strided = window.strided ? shares.strided : 1;
+  if (!tensor_cores) {
+    const bool winograd =
+        window.three_by_three && window.channels >= cost_model_detail::kWinogradChannels;
+    return shares.cuda_cores * strided * (window.pointwise ? shares.pointwise : 1) *
+           (winograd ? shares.winograd : 1);
+  }
+  return shares.tensor_cores * strided;
 }
 
 double CostModel::vector_rate(DType type) const {

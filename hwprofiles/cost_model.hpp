@@ -4,21 +4,29 @@
 //   memory  = (bytes read + written) / (share of the class * bandwidth)
 //   compute = flops / (share * peak)                with the share by class:
 //
-// matmul       the fastest tile shape and split of the reduction, by tiles and waves. Each
-//              multiprocessor works on one tile at a time; the last wave may be partly empty:
-//                blocks = ceil(m / tile_m) * ceil(n / tile_n) * batch * splits
-//                t = ceil(blocks / multiprocessors) * 2 tile_m tile_n (k / splits + prologue)
-//                    / (share * min(1, (tile_m tile_n / 128^2)^exponent) * peak / multiprocessors)
-//              Splitting the reduction writes and reads an fp32 partial result per split.
-//              Exponent and prologue were fitted to DeepBench GEMMs on V100 and LLMCompass ones on
-//              A100; on tensor cores both agree on 0.5 and 30. Median errors of the shipped
-//              profiles: 6 % (V100 fp16, 80 shapes), 5 % (V100 fp32, 80), 3 % (A100 fp16, 20), 7 %
-//              (NeuSight linear, A100 fp32, 1076). Batched fp32 products on A100 are worst: 18 %.
-// attention    share / (1 + half_length / key length): fits the published FlashAttention curves
-//              within 0.3 to 4 %. Head widths between two curves are interpolated.
-// convolution  a constant share per direction (median error 13 to 19 % on DeepBench V100 fp16; what
-//              is missing is cuDNN's choice of algorithm).
-// other        the vector units' peak; nearly always the memory term decides.
+// matmul       the fastest tile shape and split of the reduction, by tiles and waves
+//              (tiled_product.hpp). Batched products have tiles of their own and do not split.
+// convolution  the product that it is for each group (implicit GEMM, convolutions.hpp), on the same
+//              tiles, at a share by direction and shape of the window:
+//                CUDA cores    pointwise (1x1) and winograd (3x3 moved by one) are factors
+//                tensor cores  fewer than 32 input channels are padded by (32 / channels)^narrow
+//                both          strided is the factor of windows that move by more than one
+//              Groups reach at most share * (channels per group / 64)^exponent of the peak, by
+//              layout, unless their number is a multiple of 32, which cuDNN packs. Where the
+//              channels are not innermost, tensor cores first copy layout_copies of the operands.
+// attention    share / (1 + half_length / key length), by head width; between two curves
+//              interpolated.
+// other        the vector units' peak; nearly always the memory term decides. Normalization has a
+//              bandwidth share for each layout, softmax one for rows of more than 1024.
+//
+// Median errors after `tidemark calibrate` on half of the rows, of the other half (halves by a hash
+// of the operator; tests/hwprofiles/calibrate/calibrate_test.cpp):
+//   DeepBench V100  products 5.4 %; convolutions forward 12 %, data gradient 16 %, weight gradient
+//                   26 %
+//   NeuSight fp32   A100-PCIE: batched products 2.3 %, linear 6 %, softmax 5 %, layer norm 4 %,
+//                   additions 2 %; V100-PCIE: 10, 5, 3, 2 and 1 %
+//   attention       FlashAttention-2: 0.5 % on A100, 0.8 % on H100 (curves read off figures)
+// Mean errors are up to twice as large.
 //
 // A kernel whose traffic fits into L2 finds `residency` of it there, except matrix products,
 // convolutions, attention (whose shares were measured so) and optimizers (whose state is cold).
@@ -58,9 +66,14 @@ class CostModel {
   [[nodiscard]] double launch_seconds(const Work& work) const;
   [[nodiscard]] double compute_seconds(const Work& work) const;
   [[nodiscard]] double memory_seconds(const Work& work) const;
+  [[nodiscard]] double bandwidth_share(const Work& work) const;
   [[nodiscard]] double matmul_seconds(const Work& work) const;
   [[nodiscard]] double attention_rate(const Work& work) const;
-  [[nodiscard]] double convolution_rate(const Work& work) const;
+  [[nodiscard]] double convolution_seconds(const Work& work) const;
+  [[nodiscard]] double layout_copy_seconds(const Work& work) const;
+  [[nodiscard]] double convolution_share(const Work& work, bool tensor_cores) const;
+  [[nodiscard]] double tiled_seconds(const Work& work, double peak, const TileModel& tile,
+                                     double memory, std::int64_t most_splits) const;
   [[nodiscard]] double vector_rate(DType type) const;
 
   DeviceProfile profile_;

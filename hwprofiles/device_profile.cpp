@@ -63,11 +63,33 @@ TileModel decode_tile(const FigureReader& tile) {
   return model;
 }
 
+// Without figures of its own a batch is timed as one product; the share is relative to that of one.
+void decode_batched(const FigureReader& tile, std::string_view cores, TileModel& model,
+                    double& share) {
+  if (tile.decoder().value().find(cores) == nullptr) return;
+  const FigureReader batched = tile.group(cores);
+  share = batched.required<double>("share", kShare);
+  model = decode_tile(batched);
+}
+
 ConvolutionShare decode_convolution(const FigureReader& share) {
   const ConvolutionShare shares{.tensor_cores = share.required<double>("tensor_cores", kShare),
-                                .cuda_cores = share.required<double>("cuda_cores", kShare)};
+                                .cuda_cores = share.required<double>("cuda_cores", kShare),
+                                .pointwise = share.maybe<double>("pointwise", kShare).value_or(1),
+                                .winograd = share.maybe<double>("winograd", kShare).value_or(1),
+                                .strided = share.maybe<double>("strided", kShare).value_or(1),
+                                .narrow = share.maybe<double>("narrow", kFraction).value_or(0)};
   share.finish();
   return shares;
+}
+
+GroupedShare decode_grouped(const FigureReader& convolution, std::string_view layout) {
+  if (convolution.decoder().value().find(layout) == nullptr) return {};
+  const FigureReader group = convolution.group(layout);
+  const GroupedShare grouped{.share = group.required<double>("share", kShare),
+                             .exponent = group.required<double>("exponent", between(0, 2))};
+  group.finish();
+  return grouped;
 }
 
 std::vector<AttentionCurve> decode_attention(const FigureReader& widths) {
@@ -94,15 +116,20 @@ std::vector<AttentionCurve> decode_attention(const FigureReader& widths) {
   return curves;
 }
 
-std::array<double, kOperatorClasses> decode_bandwidth(const FigureReader& shares) {
-  std::array<double, kOperatorClasses> bandwidth{};
+void decode_bandwidth(const FigureReader& shares, DeviceProfile& profile) {
+  std::array<double, kOperatorClasses>& bandwidth = profile.bandwidth;
   for (int c = 0; c < kOperatorClasses; ++c) {
     const auto op_class = static_cast<OperatorClass>(c);
     if (!is_priced_by_device(op_class)) continue;
     bandwidth[static_cast<std::size_t>(c)] = shares.required<double>(name_of(op_class), kShare);
   }
+  profile.normalization_channels_last =
+      shares.maybe<double>("normalization_channels_last", kShare)
+          .value_or(bandwidth[static_cast<std::size_t>(OperatorClass::kNormalization)]);
+  profile.softmax_long_rows =
+      shares.maybe<double>("softmax_long_rows", kShare)
+          .value_or(bandwidth[static_cast<std::size_t>(OperatorClass::kSoftmax)]);
   shares.finish();
-  return bandwidth;
 }
 
 void decode_efficiency(const FigureReader& efficiency, DeviceProfile& profile) {
@@ -110,17 +137,27 @@ void decode_efficiency(const FigureReader& efficiency, DeviceProfile& profile) {
   const FigureReader tile = efficiency.group("tile");
   profile.tensor_core_tile = decode_tile(tile.group("tensor_cores"));
   profile.cuda_core_tile = decode_tile(tile.group("cuda_cores"));
+  profile.batched_tensor_core_tile = profile.tensor_core_tile;
+  profile.batched_cuda_core_tile = profile.cuda_core_tile;
+  decode_batched(tile, "batched_tensor_cores", profile.batched_tensor_core_tile,
+                 profile.batched_tensor_core_share);
+  decode_batched(tile, "batched_cuda_cores", profile.batched_cuda_core_tile,
+                 profile.batched_cuda_core_share);
   tile.finish();
   const FigureReader convolution = efficiency.group("convolution");
   profile.convolution_forward = decode_convolution(convolution.group("forward"));
   profile.convolution_backward_data = decode_convolution(convolution.group("backward_data"));
   profile.convolution_backward_weight = decode_convolution(convolution.group("backward_weight"));
+  profile.grouped = decode_grouped(convolution, "grouped");
+  profile.grouped_channels_last = decode_grouped(convolution, "grouped_channels_last");
+  profile.convolution_layout_copies =
+      convolution.maybe<double>("layout_copies", between(0, 4)).value_or(0);
   convolution.finish();
   const FigureReader attention = efficiency.group("attention");
   profile.attention_forward = decode_attention(attention.group("forward"));
   profile.attention_backward = decode_attention(attention.group("backward"));
   attention.finish();
-  profile.bandwidth = decode_bandwidth(efficiency.group("bandwidth"));
+  decode_bandwidth(efficiency.group("bandwidth"), profile);
   efficiency.finish();
 }
 
@@ -156,9 +193,13 @@ VectorProfile decode_vector(const FigureReader& vector) {
 }
 
 LaunchProfile decode_launch(const FigureReader& launch) {
-  const LaunchProfile floors{.kernel = launch.required<Duration>("kernel"),
-                             .matmul = launch.required<Duration>("matmul"),
-                             .convolution = launch.required<Duration>("convolution")};
+  LaunchProfile floors{.kernel = launch.required<Duration>("kernel"),
+                       .matmul = launch.required<Duration>("matmul"),
+                       .convolution = launch.required<Duration>("convolution")};
+  floors.convolution_backward_data =
+      launch.maybe<Duration>("convolution_backward_data").value_or(floors.convolution);
+  floors.convolution_backward_weight =
+      launch.maybe<Duration>("convolution_backward_weight").value_or(floors.convolution);
   launch.finish();
   return floors;
 }

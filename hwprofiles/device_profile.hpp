@@ -37,10 +37,22 @@ struct TileModel {
   double prologue = 0;             // filling and draining one tile, in elements of the reduction
 };
 
-// Shares of the peak that convolutions reach, on tensor cores (2-byte types, tf32) and without.
+// Shares of the peak that convolutions of one direction reach, on tensor cores (2-byte types, tf32)
+// and without, and what their shape makes of them; see cost_model.hpp.
 struct ConvolutionShare {
   double tensor_cores = 0;
   double cuda_cores = 0;
+  double pointwise = 1;  // factor of 1x1 windows on CUDA cores
+  double winograd = 1;   // factor of 3x3 windows that move by one, on CUDA cores
+  double strided = 1;    // factor of windows that move by more
+  double narrow = 0;     // fewer than 32 input channels are padded by (32 / channels)^narrow
+};
+
+// Grouped convolutions on tensor cores reach at most peak * share * (channels per group /
+// 64)^exponent.
+struct GroupedShare {
+  double share = 1;
+  double exponent = 0;
 };
 
 // Fused attention reaches peak * share / (1 + half_length / key length).
@@ -73,7 +85,9 @@ struct VectorProfile {
 struct LaunchProfile {
   Duration kernel;       // shortest time from one kernel to the next on a stream
   Duration matmul;       // added per matrix product
-  Duration convolution;  // added per convolution
+  Duration convolution;  // added per convolution, by direction
+  Duration convolution_backward_data;
+  Duration convolution_backward_weight;
 };
 
 // A figure that differs between versions of the framework. In a profile it is one figure for all,
@@ -183,9 +197,23 @@ struct DeviceProfile {
   VectorProfile vector;
   TileModel tensor_core_tile;
   TileModel cuda_core_tile;
+  // Batched products run other kernels, which do not split the reduction; by cores as above. Their
+  // share of the peak is that of one product times `batched_share`.
+  TileModel batched_tensor_core_tile;
+  TileModel batched_cuda_core_tile;
+  double batched_tensor_core_share = 1;
+  double batched_cuda_core_share = 1;
   ConvolutionShare convolution_forward;
   ConvolutionShare convolution_backward_data;
   ConvolutionShare convolution_backward_weight;
+  GroupedShare grouped;
+  GroupedShare grouped_channels_last;
+  // Copies of its operands into the other order that a convolution on tensor cores makes where the
+  // channels are not innermost: 1 copies each operand once.
+  double convolution_layout_copies = 0;
+  // Shares of hbm.bandwidth of kernels that differ from the rest of their class.
+  double normalization_channels_last = 0;
+  double softmax_long_rows = 0;  // rows of more than 1024, which no warp keeps in its registers
   std::vector<AttentionCurve> attention_forward;     // by ascending head width, at least one
   std::vector<AttentionCurve> attention_backward;    // by ascending head width, at least one
   std::array<double, kOperatorClasses> bandwidth{};  // share of hbm.bandwidth, by OperatorClass

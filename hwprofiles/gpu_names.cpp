@@ -10,8 +10,9 @@ namespace {
 
 // Words of makers, families and kinds of memory, which the names of profiles do not have.
 constexpr auto kSilent = std::to_array<std::string_view>(
-    {"nvidia", "geforce", "tesla", "amd", "instinct", "gpu", "tensor", "core", "hbm2", "hbm2e",
-     "hbm3", "hbm3e", "gb", "gib", "generation", "google", "cloud", "intel", "oam"});
+    {"nvidia", "nv",         "geforce", "tesla", "amd",   "instinct", "gpu",
+     "tensor", "core",       "hbm2",    "hbm2e", "hbm3",  "hbm3e",    "gb",
+     "gib",    "generation", "google",  "cloud", "intel", "oam"});
 
 // Returns the parts of a name in lower case: "RTX4090" is rtx and 4090, "SXM4" is sxm, "80 GB" and
 // "80GB" are 80gb.

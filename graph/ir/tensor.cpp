@@ -28,6 +28,22 @@ Strides contiguous_strides(const Shape& shape) {
   return strides;
 }
 
+Strides channels_last_strides(const Shape& shape) {
+  Strides strides = contiguous_strides(shape);
+  if (shape.rank() < 4) return strides;
+  std::int64_t step = shape[1];
+  for (int axis = shape.rank() - 1; axis >= 2; --axis) {
+    strides[axis] = step;
+    step *= shape[axis];
+  }
+  strides[1] = 1;
+  return strides;
+}
+
+bool Tensor::is_channels_last() const {
+  return shape.rank() >= 4 && shape[1] > 1 && strides[1] == 1 && !is_contiguous();
+}
+
 std::string to_string(const Shape& shape) {
   return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", "));
 }

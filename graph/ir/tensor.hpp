@@ -53,6 +53,10 @@ using Strides = Extents;  // in elements; 0 where an axis is expanded
 // Returns the number of elements; throws UserError when it does not fit into 62 bits.
 [[nodiscard]] std::int64_t element_count(const Shape& shape);
 [[nodiscard]] Strides contiguous_strides(const Shape& shape);
+
+// Returns strides of [batch, channels, spatial...] with the channels next to each other; of a shape
+// of fewer than four axes contiguous ones.
+[[nodiscard]] Strides channels_last_strides(const Shape& shape);
 [[nodiscard]] std::string to_string(const Shape& shape);  // "[2, 128, 768]"
 
 // A tensor is a value: views of gradients come and go without a table.
@@ -68,6 +72,9 @@ struct Tensor {
   // Whether it is row-major without gaps, as torch.Tensor.is_contiguous() (axes of extent 1 do not
   // count).
   [[nodiscard]] bool is_contiguous() const;
+  // Whether it is [batch, channels, spatial...] with the channels next to each other in memory
+  // (torch.channels_last).
+  [[nodiscard]] bool is_channels_last() const;
 };
 
 // Computes the strides under which a tensor of `shape` and `strides` can be seen as `target`

@@ -64,15 +64,29 @@ inline constexpr int kOperatorClasses = static_cast<int>(OperatorClass::kFixed) 
 inline constexpr std::int64_t kAttentionCausal = 1;
 inline constexpr std::int64_t kAttentionBackward = 2;
 
+// The window of a dense convolution, as the choice of its kernel depends on it.
+struct ConvolutionWindow {
+  std::int64_t channels = 0;  // input channels per group; 0: not stated
+  std::int64_t groups = 1;
+  bool pointwise = false;       // 1x1
+  bool strided = false;         // moves by more than one place
+  bool three_by_three = false;  // moves by one place: what Winograd's algorithm is for
+};
+
 struct Work {
   OperatorClass op_class = OperatorClass::kNone;
   DType dtype = DType::kFloat32;  // type of the arithmetic: selects the device's peak
   Flops flops;
   Bytes read;  // compulsory traffic: each operand once
   Bytes written;
-  // kMatmul: {m, n, k, batch}; kAttention: {query length, key length, head width, flags};
+  // kMatmul: {m, n, k, batch}; kSoftmax: {rows, columns}; dense convolutions: those of the product
+  // that they are, its batch the groups; kAttention: {query length, key length, head width, flags};
   // otherwise unused.
   std::array<std::int64_t, 4> extent{};
+  ConvolutionWindow window;  // dense convolutions only
+  // Whether the operands have their channels next to each other in memory: convolutions and
+  // normalizations, whose kernels differ by it.
+  bool channels_last = false;
   int launches = 1;         // kernels that one call of the framework starts
   Duration fixed{};         // kFixed only
   Collective collective{};  // kCollective only

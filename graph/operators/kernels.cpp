@@ -53,7 +53,10 @@ Work work_on(OperatorClass op_class, Flops flops, std::initializer_list<Tensor> 
     work.read += traffic(tensor);
   for (const Tensor& tensor : written)
     work.written += traffic(tensor);
-  if (read.size() > 0) work.dtype = read.begin()->dtype;
+  if (read.size() > 0) {
+    work.dtype = read.begin()->dtype;
+    work.channels_last = read.begin()->is_channels_last();
+  }
   return work;
 }
 

@@ -21,6 +21,7 @@ Work NodeView::elementwise_work(OperatorClass op_class, double flops_per_element
   for (std::size_t i = 0; i < input_count(); ++i) {
     if (has_input(i)) work.read += input(i).bytes();
   }
+  work.channels_last = output().is_channels_last();
   for (TensorId out : graph_.nodes[node_].outputs)
     work.written += graph_.tensors[out].bytes();
   return work;

@@ -26,9 +26,7 @@ void require_filters(const Inference& inference, const Tensor& x, const Tensor& 
 }
 
 Strides channel_order(const Shape& shape, const Tensor& input) {
-  const bool channels_last =
-      shape.rank() >= 4 && input.shape[1] > 1 && input.strides[1] == 1 && !input.is_contiguous();
-  if (!channels_last) return contiguous_strides(shape);
+  if (shape.rank() < 4 || !input.is_channels_last()) return contiguous_strides(shape);
   Strides order = contiguous_strides(shape);
   order[1] = 1;
   for (int axis = 2; axis < shape.rank(); ++axis)

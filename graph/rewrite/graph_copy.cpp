@@ -100,6 +100,8 @@ void GraphCopy::copy_roots(TensorId until) {
       result_.storages[storage].bytes = root.bytes();
     }
     root.storage = storage;
+    const auto ordered = orders_.find(next_);
+    if (ordered != orders_.end()) root.strides = ordered->second;
     const auto typed = types_.find(next_);
     if (typed != types_.end()) {
       root.dtype = typed->second;

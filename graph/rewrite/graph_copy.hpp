@@ -55,6 +55,8 @@ class GraphCopy {
   void freeze_root(TensorId of_source);
   // Gives the copy of a root another type. Before the first step only.
   void retype_root(TensorId of_source, DType dtype) { types_[of_source] = dtype; }
+  // Gives the copy of a root another order in memory. Before the first step only.
+  void order_root(TensorId of_source, const Strides& strides) { orders_[of_source] = strides; }
   // Leaves a root out of the copy: no node of the copy may read it. Before the first step only.
   void drop_root(TensorId of_source);
 
@@ -78,6 +80,7 @@ class GraphCopy {
   IdVector<TensorId, char> is_trained_;        // tensors of the copy that are trained
   std::map<TensorId, std::optional<Shape>> changed_;  // roots with another shape; none: dropped
   std::map<TensorId, DType> types_;                   // roots with another type
+  std::map<TensorId, Strides> orders_;                // roots with other strides
   std::set<TensorId> frozen_;                         // parameters of the source that are frozen
 };
 

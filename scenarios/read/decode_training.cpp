@@ -19,13 +19,14 @@ namespace {
 constexpr std::string_view kDefaultFramework = "torch-2.4-cuda";
 constexpr std::array<std::string_view, 2> kAttentions{"math", "flash"};
 constexpr std::array<std::string_view, 2> kCompilers{"none", "inductor"};
+constexpr std::array<std::string_view, 2> kMemoryFormats{"contiguous", "channels_last"};
 constexpr std::array<std::string_view, 3> kLosses{"cross_entropy", "mse", "none"};
 constexpr std::array<std::string_view, 3> kModes{"train", "forward", "generate"};
-constexpr std::array<std::string_view, 21> kTrainingKeys{
-    "mode",       "generate",       "micro_batch", "accumulate",  "sequence",       "image",
-    "precision",  "optimizer",      "attention",   "steps",       "framework",      "loss",
-    "dropout",    "zero_grad",      "loader",      "hold_output", "autocast_cache", "compile",
-    "loss_scale", "clip_grad_norm", "ema"};
+constexpr std::array<std::string_view, 22> kTrainingKeys{
+    "mode",       "generate",       "micro_batch", "accumulate",   "sequence",       "image",
+    "precision",  "optimizer",      "attention",   "steps",        "framework",      "loss",
+    "dropout",    "zero_grad",      "loader",      "hold_output",  "autocast_cache", "compile",
+    "loss_scale", "clip_grad_norm", "ema",         "memory_format"};
 
 [[noreturn]] void fail_key(const Decoder& training, std::string_view key,
                            const std::string& problem) {
@@ -205,6 +206,9 @@ TrainingOptions decode_training(const Decoder& scenario, const ModelReference& m
   options.autocast_cache = training.optional<bool>("autocast_cache", true);
   if (training.has("loader")) options.loader = decode_loader(training.required_child("loader"));
   options.compile = decode_training_detail::decode_compile(training, *options.framework);
+  options.channels_last =
+      training.optional_word("memory_format", decode_training_detail::kMemoryFormats,
+                             "contiguous") == "channels_last";
   training.finish();
   decode_training_detail::check_gradient_dtype(training, options);
   decode_training_detail::check_micro_batches(training, options);

@@ -10,6 +10,7 @@
 #include "graph/autodiff/evaluate.hpp"
 #include "graph/core/errors.hpp"
 #include "graph/operators/generation/cache_operators.hpp"
+#include "graph/rewrite/memory_format.hpp"
 #include "graph/rewrite/unroll_recurrence.hpp"
 #include "policies/adapt/adaptive_precision.hpp"
 #include "policies/rewrite/pipeline.hpp"
@@ -151,6 +152,10 @@ Graph rewritten_model(const StepSpec& spec, TrainedModel& model) {
   if (spec.training.framework->unrolls_recurrence) {
     graph = run_pass(
         model.passes, "unroll_recurrence", [&] { return unroll_recurrence(graph); }, check_forward);
+  }
+  if (spec.training.channels_last) {
+    graph = run_pass(
+        model.passes, "channels_last", [&] { return in_channels_last(graph); }, check_forward);
   }
   return ForwardRewrites(spec, model).apply(std::move(graph));
 }

@@ -59,6 +59,7 @@ struct TrainingOptions {
   bool autocast_cache = true;
   Fp8Recipe fp8 = Fp8Recipe::kDelayed;  // with fp8_mixed
   bool compile = false;                 // torch.compile
+  bool channels_last = false;           // memory_format of the model and its images
   std::optional<LoaderSpec> loader;     // absent: data is always there
   bool evaluates_loss = false;          // kForward computes the loss, too
 };

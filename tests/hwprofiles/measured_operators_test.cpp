@@ -88,7 +88,7 @@ std::vector<Sample> with_host_floor(const std::vector<Timed>& timed, const CostM
     Work nothing = t.work;
     nothing.flops = Flops();
     nothing.read = nothing.written = Bytes();
-    nothing.extent = {};
+    nothing.extent = {};  // no tile
     const double kernel = seconds(model.duration(t.work)) - seconds(model.duration(nothing));
     samples.push_back({.measured = t.measured, .predicted = floor + kernel});
   }
@@ -106,6 +106,10 @@ std::vector<Timed> read_rates(const std::string& file, OperatorClass op_class) {
     Work work;
     work.op_class = op_class;
     work.read = work.written = Bytes(2 * elements);
+    if (op_class == OperatorClass::kSoftmax) {
+      const std::int64_t columns = std::stoll(row[1]);
+      work.extent = {elements / columns, columns, 0, 0};
+    }
     const double rate = std::stod(row.back()) * 1e9;
     timed.push_back({.work = work, .measured = static_cast<double>(elements) / rate});
   }

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "graph/ir/convolutions.hpp"
 #include "graph/operators/kernels.hpp"
 #include "graph/operators/registry.hpp"
 #include "graph/operators/windows.hpp"
@@ -68,21 +69,41 @@ Flops flops_of(const NodeView& node) {
   return flops_per(2.0 * static_cast<double>(per_output), node.output());
 }
 
+// Returns the elements of one channel of one sample.
+std::int64_t places(const Tensor& tensor) {
+  return tensor.elements().count / (tensor.shape[0] * tensor.shape[1]);
+}
+
+ConvolutionShape shape_of(const NodeView& node) {
+  const Tensor& x = node.input(kX);
+  const Tensor& weight = node.input(kWeight);
+  const int axes = weight.shape.rank() - 2;
+  ConvolutionShape shape{.batch = x.shape[0],
+                         .channels = x.shape[1],
+                         .filters = weight.shape[0],
+                         .input_places = places(x),
+                         .output_places = places(node.output()),
+                         .window = places(weight),
+                         .groups = groups_of(node.attributes()),
+                         .square = axes == 2 && weight.shape[2] == weight.shape[3]};
+  for (int axis = 0; axis < axes; ++axis)
+    shape.stride *= per_axis(node.attributes(), "stride", axis, 1);
+  return shape;
+}
+
 Work work_of(const NodeView& node, OperatorClass op_class, const Tensor& a, const Tensor& b,
              const Tensor& result) {
-  const OperatorClass kind = is_depthwise(node) ? OperatorClass::kDepthwiseConvolution : op_class;
-  return work_on(kind, flops_of(node), {a, b}, {result});
+  const bool depthwise = is_depthwise(node);
+  Work work = work_on(depthwise ? OperatorClass::kDepthwiseConvolution : op_class, flops_of(node),
+                      {a, b}, {result});
+  if (!depthwise) describe_convolution(work, shape_of(node));
+  work.channels_last = node.input(kX).is_channels_last() || node.output().is_channels_last();
+  return work;
 }
 
 bool is_pointwise(const NodeView& node) {
   const Tensor& weight = node.input(kWeight);
   return weight.elements().count == weight.shape[0] * weight.shape[1];
-}
-
-// [batch, channels, spatial...] with the channels next to each other in memory.
-bool is_channels_last(const Tensor& tensor) {
-  return tensor.shape.rank() >= 4 && tensor.strides[1] == 1 && tensor.shape[1] > 1 &&
-         !tensor.is_contiguous();
 }
 
 // Returns the workspace of forward. On a GPU: one transformed copy of the filters, none for 1x1
@@ -92,14 +113,14 @@ bool is_channels_last(const Tensor& tensor) {
 Bytes forward_workspace(const NodeView& node) {
   if (is_pointwise(node)) return Bytes(0);
   const Bytes weight = node.input(kWeight).bytes();
-  if (!node.rules().blocked_convolutions || is_channels_last(node.input(kX))) return weight;
+  if (!node.rules().blocked_convolutions || node.input(kX).is_channels_last()) return weight;
   return std::max(node.output().bytes(), node.input(kX).bytes() + weight);
 }
 
 Bytes data_workspace(const NodeView& node) {
   if (is_pointwise(node)) return Bytes(0);
   const Bytes weight = node.input(kWeight).bytes();
-  if (!node.rules().blocked_convolutions || is_channels_last(node.input(kX))) return weight;
+  if (!node.rules().blocked_convolutions || node.input(kX).is_channels_last()) return weight;
   return std::max(node.input(kX).bytes(), node.output().bytes() + weight);
 }
 
@@ -112,7 +133,7 @@ Bytes weight_workspace(const NodeView& node) {
   const Bytes bias = node.needs_gradient(kBias) ? node.input(kBias).bytes() : Bytes(0);
   // The workspace is the filters' gradient blocked and as rows, and that of the bias blocked and as
   // it is.
-  if (is_channels_last(node.input(kX))) return (weight + bias) * 2;
+  if (node.input(kX).is_channels_last()) return (weight + bias) * 2;
   // The same kernel makes the bias gradient. The blocked operands are freed when the blocked result
   // is copied back to rows.
   return std::max(node.output().bytes() + node.input(kX).bytes(), weight) + bias;

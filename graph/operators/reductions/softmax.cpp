@@ -24,9 +24,20 @@ Bytes conversion(const NodeView& node, const Tensor& tensor) {
   return converts && node.rules().converts_before_softmax ? tensor.bytes() : Bytes(0);
 }
 
+// The columns are those of the axis that is summed.
+void add_extent(const NodeView& node, Work& work) {
+  const Tensor& x = node.input(0);
+  const std::int64_t axis = node.attributes().integer("axis", -1);
+  const std::int64_t columns =
+      x.shape.rank() > 0 ? x.shape[static_cast<int>(axis < 0 ? axis + x.shape.rank() : axis)] : 1;
+  work.extent = {columns > 0 ? x.elements().count / columns : 0, columns, 0, 0};
+}
+
 ForwardKernel forward(const NodeView& node) {
-  return {.work = node.elementwise_work(OperatorClass::kSoftmax, 5),
-          .workspace = conversion(node, node.output())};
+  ForwardKernel kernel{.work = node.elementwise_work(OperatorClass::kSoftmax, 5),
+                       .workspace = conversion(node, node.output())};
+  add_extent(node, kernel.work);
+  return kernel;
 }
 
 void save(SavedSet& saved) {
@@ -40,6 +51,7 @@ void launch_backward(BackwardBuilder& b, std::string_view name, Bytes workspace,
   const Tensor result = b.create_like("input_gradient", b.node().input(0));
   Work work = work_on(OperatorClass::kSoftmax, flops_per(4, output), {gradient, output}, {result});
   work.launches = launches;
+  add_extent(b.node(), work);
   b.launch({.name = name,
             .reads = {gradient, output},
             .creates = {result},

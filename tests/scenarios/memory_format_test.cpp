@@ -1,0 +1,61 @@
+// training.memory_format, from the scenario to the kernels.
+#include <doctest/doctest.h>
+
+#include "graph/core/document.hpp"
+#include "graph/ir/convolutions.hpp"
+#include "scenarios/studies/simulate_points.hpp"
+#include "sim/step/build_training.hpp"
+#include "tests/scenarios/scenario_files.hpp"
+#include "tests/support/paths.hpp"
+
+namespace tidemark::memory_format_test {
+
+namespace {
+
+Scenario scenario_in(const std::string& format) {
+  const std::string text =
+      "{version: 1, model: resnet18, hardware: rtx-3090-24gb, training: {micro_batch: 4, "
+      "precision: "
+      "fp16_autocast, optimizer: sgd, memory_format: " +
+      format + "}}";
+  return decode_scenario(parse_document(text, "test"), environment());
+}
+
+}  // namespace
+
+TEST_SUITE("unit") {
+  TEST_CASE("channels_last reorders convolutions and normalizations, and nothing else changes") {
+    const TrainedModel plain = build_training(scenario_in("contiguous"));
+    const TrainedModel last = build_training(scenario_in("channels_last"));
+    REQUIRE(plain.training.operators.size() == last.training.operators.size());
+    std::size_t reordered = 0;
+    for (const OperatorId op : ids_of(plain.training.operators)) {
+      const Work& before = plain.training.operators[op].work;
+      const Work& after = last.training.operators[op].work;
+      CHECK(before.op_class == after.op_class);
+      CHECK(before.flops == after.flops);
+      const bool forward = plain.training.operators[op].part == OperatorPart::kForward;
+      const bool felt = is_convolution(after.op_class) ||
+                        (forward && after.op_class == OperatorClass::kNormalization);
+      if (!felt) continue;
+      CHECK_FALSE(before.channels_last);
+      CHECK(after.channels_last);
+      ++reordered;
+    }
+    // 20 convolutions, forward and two gradients, without the image's; 20 normalizations forward.
+    CHECK(reordered == 20 * 3 - 1 + 20);
+    CHECK(plain.parameters == last.parameters);
+    CHECK(plain.step_flops.count == last.step_flops.count);
+  }
+
+  TEST_CASE("a step is faster in channels_last on tensor cores") {
+    const Value document = load_scenario(test::source_path("scenarios/basics/channels_last.yaml"));
+    const std::vector<PointResult> points =
+        simulate_points(document, environment(), 1, {.smallest_capacity = false});
+    REQUIRE(points.size() == 2);
+    CHECK(points[1].run.step < points[0].run.step);
+    CHECK(points[1].run.live.bytes == points[0].run.live.bytes);
+  }
+}
+
+}  // namespace tidemark::memory_format_test
