@@ -15,6 +15,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "cli/commands/calibrate.hpp"
 #include "cli/commands/command.hpp"
 #include "cli/commands/compare.hpp"
 #include "cli/commands/diff.hpp"
@@ -33,11 +34,12 @@ namespace tidemark {
 namespace main_detail {
 namespace {
 
-using Commands = std::tuple<RunCommand, FitCommand, SearchCommand, SweepCommand, ExplainCommand,
-                            DiffCommand, CompareCommand, CheckCommand, ListCommand, DescribeCommand,
-                            GraphCommand, InitCommand, ImportCommand, PackCommand, PlanCommand,
-                            ReplayAllocatorCommand, ReplayEvictionCommand, RecipeCommand,
-                            ManualCommand, SchemaCommand, CompletionCommand>;
+using Commands =
+    std::tuple<RunCommand, FitCommand, SearchCommand, SweepCommand, ExplainCommand, DiffCommand,
+               CompareCommand, CheckCommand, ListCommand, DescribeCommand, GraphCommand,
+               InitCommand, ImportCommand, PackCommand, PlanCommand, ReplayAllocatorCommand,
+               ReplayEvictionCommand, RecipeCommand, ManualCommand, SchemaCommand,
+               CompletionCommand, CalibrateCommand, ValidateCommand>;
 
 constexpr const char* kAbout =
     "Tidemark simulates training steps of a deep-learning model on a GPU, event by event: does it "

@@ -1,0 +1,121 @@
+#include "hwprofiles/calibrate/validated.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "hwprofiles/calibrate/bounded_fit.hpp"
+
+namespace tidemark {
+namespace validated_detail {
+namespace {
+
+constexpr FitVariable kOverhead{.start = kUsualOverhead, .lower = 0.02, .upper = 1, .spread = 0.5};
+
+std::vector<std::string> all_profiles(std::span<const std::string> folders) {
+  std::vector<std::string> names;
+  for (const std::string& folder : folders) {
+    for (std::string& name : profile_names(folder))
+      names.push_back(std::move(name));
+  }
+  return names;
+}
+
+// Fits the overhead of each floor to the kernels of its rows.
+void fit_overheads(Observations& observations, const std::vector<double>& kernels) {
+  for (std::size_t f = 0; f < observations.floors.size(); ++f) {
+    std::vector<std::size_t> rows;
+    for (std::size_t i = 0; i < observations.all.size(); ++i) {
+      if (observations.all[i].floor == f) rows.push_back(i);
+    }
+    const double floor = observations.floors[f].floor;
+    const std::vector<FittedVariable> fitted = fit_bounded(
+        {kOverhead}, rows.size(), [&](const std::vector<double>& values, std::vector<double>& r) {
+          for (std::size_t j = 0; j < rows.size(); ++j) {
+            const double predicted =
+                measured_as(kernels[rows[j]], {.floor = floor, .overhead = values[0] * floor});
+            r[j] = std::log(predicted / observations.all[rows[j]].op->seconds);
+          }
+        });
+    observations.floors[f].overhead = fitted.front().value * floor;
+  }
+}
+
+}  // namespace
+}  // namespace validated_detail
+
+std::vector<ValidatedGroup> groups_of(std::span<const ValidatedRow> rows) {
+  std::vector<ValidatedGroup> groups;
+  std::vector<std::vector<double>> errors;
+  std::map<std::pair<std::string, std::string>, std::size_t> places;
+  for (const ValidatedRow& row : rows) {
+    const auto [place, added] = places.try_emplace({row.group, row.metric}, groups.size());
+    if (added) {
+      groups.push_back({.group = row.group, .metric = row.metric, .errors = {}});
+      errors.emplace_back();
+    }
+    errors[place->second].push_back(row.error());
+  }
+  for (std::size_t i = 0; i < groups.size(); ++i)
+    groups[i].errors = summary_of(errors[i]);
+  return groups;
+}
+
+void validate_operators(const MeasuredTable& table, const DeviceProfile* profile,
+                        std::span<const std::string> folders, ProfileCache& cache,
+                        Validation& validation) {
+  for (const RefusedRow& row : table.refused)
+    validation.refused.push_back({.file = table.file, .line = row.line, .problem = row.problem});
+  for (const auto& [reason, count] : table.other)
+    validation.other[reason] += count;
+  const std::vector<std::string> profiles = validated_detail::all_profiles(folders);
+  std::map<std::string, std::optional<std::string>> devices;  // by the table's name
+  std::map<std::string, std::unique_ptr<CostModel>> models;   // by profile
+  if (profile != nullptr) models[profile->name] = std::make_unique<CostModel>(*profile);
+  Observations observations;
+  std::vector<double> kernels;
+  for (const MeasuredOperator& op : table.operators) {
+    const auto [device, added] = devices.try_emplace(op.device);
+    if (added) {
+      device->second = device_called(op.device, profiles);
+      const bool same = profile != nullptr && device->second &&
+                        chip_of(*device->second) == chip_of(profile->name);
+      const bool unnamed = profile != nullptr && (op.device.empty() || op.device == profile->name);
+      if (profile != nullptr && !same && !unnamed) device->second.reset();
+      if (same || unnamed) device->second = profile->name;
+    }
+    if (!device->second) {
+      ++validation.other[profile != nullptr ? std::string("other devices")
+                                            : fmt::format("no profile for {}", quoted(op.device))];
+      continue;
+    }
+    std::unique_ptr<CostModel>& model = models[*device->second];
+    if (model == nullptr) {
+      model = std::make_unique<CostModel>(
+          load_device_profile(*device->second, folders, nullptr, {}, &cache));
+    }
+    if (const auto fault = impossible(op, model->profile())) {
+      validation.refused.push_back({.file = table.file, .line = op.line, .problem = *fault});
+      continue;
+    }
+    observe(observations, op, *device->second, table.file);
+    kernels.push_back(kernel_seconds(op, *model));
+  }
+  set_floors(observations, std::vector<char>(observations.all.size(), 1));
+  validated_detail::fit_overheads(observations, kernels);
+  for (std::size_t i = 0; i < observations.all.size(); ++i) {
+    const Observation& o = observations.all[i];
+    validation.rows.push_back(
+        {.group = o.group,
+         .metric = "time",
+         .text = o.op->text,
+         .file = table.file,
+         .line = o.op->line,
+         .predicted = o.floor ? measured_as(kernels[i], observations.floors[*o.floor]) : kernels[i],
+         .measured = o.op->seconds});
+  }
+}
+
+}  // namespace tidemark

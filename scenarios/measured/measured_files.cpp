@@ -1,0 +1,47 @@
+#include "scenarios/measured/measured_files.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "graph/core/errors.hpp"
+#include "sim/memory/trace/text_file.hpp"
+
+namespace tidemark {
+
+std::vector<std::string> measured_files(std::span<const std::string> paths) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> files;
+  for (const std::string& path : paths) {
+    std::error_code error;
+    if (!fs::is_directory(path, error)) {
+      files.push_back(path);
+      continue;
+    }
+    std::vector<std::string> found;
+    for (fs::recursive_directory_iterator entry(path, error), end; !error && entry != end;
+         entry.increment(error)) {
+      const std::string name = entry->path().filename().string();
+      if (name.ends_with(".csv") || name.ends_with(".csv.gz"))
+        found.push_back(entry->path().string());
+    }
+    if (error) throw UserError({.file = path}, {}, "cannot be read: " + error.message());
+    if (found.empty()) throw UserError({.file = path}, {}, "the folder has no *.csv or *.csv.gz");
+    std::sort(found.begin(), found.end());
+    files.insert(files.end(), found.begin(), found.end());
+  }
+  return files;
+}
+
+CsvTable read_csv_file(const std::string& path) {
+  LineReader lines(path);
+  std::string text;
+  for (std::string_view line; lines.next(line);) {
+    text += line;
+    text += '\n';
+  }
+  CsvTable table = parse_csv(text, path);
+  if (table.rows.empty()) throw UserError({.file = path}, {}, "the table has no rows");
+  return table;
+}
+
+}  // namespace tidemark

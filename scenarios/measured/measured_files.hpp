@@ -1,0 +1,19 @@
+// Files of measurements, compressed or not.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "hwprofiles/measured/csv_table.hpp"
+
+namespace tidemark {
+
+// Returns the paths with each folder replaced by the *.csv and *.csv.gz below it, sorted. Throws
+// UserError for a path that is not there and for a folder without any.
+[[nodiscard]] std::vector<std::string> measured_files(std::span<const std::string> paths);
+
+// Throws UserError: missing, unreadable, empty.
+[[nodiscard]] CsvTable read_csv_file(const std::string& path);
+
+}  // namespace tidemark

@@ -1,0 +1,205 @@
+#include "hwprofiles/calibrate/calibrate.hpp"
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "graph/core/errors.hpp"
+#include "hwprofiles/calibrate/bounded_fit.hpp"
+#include "scenarios/measured/measured_files.hpp"
+#include "tests/cli/command_runner.hpp"
+#include "tests/support/paths.hpp"
+#include "tests/support/shared_data.hpp"
+
+namespace tidemark::calibrate_test {
+
+namespace {
+
+std::vector<std::string> folders() {
+  return {test::source_path("hwprofiles")};
+}
+
+DeviceProfile profile_of(const std::string& name) {
+  return load_device_profile(name, folders());
+}
+
+// A table of products and softmaxes as this device takes, rounded to nothing.
+std::string table_of(const DeviceProfile& device, const std::string& name) {
+  const CostModel model(device);
+  std::string text = "op,shape,dtype,device,seconds\n";
+  const auto add = [&](const std::string& op, const std::string& shape, const char* type) {
+    const std::string row = fmt::format("{},{},{},{},", op, shape, type, name);
+    const MeasuredTable one =
+        read_measured_operators(parse_csv("op,shape,dtype,device,seconds\n" + row + "1\n", "one"));
+    text += fmt::format("{}{:.9g}\n", row, kernel_seconds(one.operators.front(), model));
+  };
+  for (int i = 0; i < 40; ++i) {
+    add("matmul", fmt::format("{}x{}x{}", 512 + 128 * i, 4096, 256 + 64 * i), "fp16");
+    add("softmax", fmt::format("{}x1000", 20000 + 3000 * i), "fp32");
+  }
+  return text;
+}
+
+Calibration calibrated(const DeviceProfile& device, const std::string& text,
+                       const CalibrationOptions& options = {}) {
+  const std::vector<MeasuredTable> tables{read_measured_operators(parse_csv(text, "t.csv"))};
+  return calibrate(device, tables, profile_names(folders().front()), options);
+}
+
+double median_of(const Calibration& calibration, const std::string& group) {
+  for (const CalibratedGroup& g : calibration.groups) {
+    if (g.group == group) return g.after.median;
+  }
+  FAIL("no group ", group);
+  return 1;
+}
+
+// Calibrates on half of published tables; empty where they are absent.
+std::optional<Calibration> published(const std::string& device,
+                                     const std::vector<std::string>& files) {
+  std::vector<MeasuredTable> tables;
+  for (const std::string& file : files) {
+    const std::string path = shared_path("cases/measured/operators/" + file).string();
+    if (!std::filesystem::exists(path)) {
+      MESSAGE("skipped: no ", path);
+      return std::nullopt;
+    }
+    tables.push_back(read_measured_operators(read_csv_file(path)));
+  }
+  return calibrate(profile_of(device), tables, profile_names(folders().front()));
+}
+
+}  // namespace
+
+TEST_SUITE("unit") {
+  TEST_CASE("a bounded fit finds the parameters of a power law, and stops at a bound") {
+    const auto law = [](const std::vector<double>& values, std::vector<double>& residuals) {
+      for (std::size_t i = 0; i < residuals.size(); ++i) {
+        const double x = 1 + static_cast<double>(i);
+        residuals[i] = std::log(values[0] * std::pow(x, values[1]) / (3 * std::pow(x, 0.5)));
+      }
+    };
+    const std::vector<FitVariable> free{{.start = 1, .lower = 0.1, .upper = 10, .spread = 5},
+                                        {.start = 1, .lower = 0.1, .upper = 2, .spread = 5}};
+    const std::vector<FittedVariable> found = fit_bounded(free, 50, law);
+    CHECK(found[0].value == doctest::Approx(3).epsilon(0.01));
+    CHECK(found[1].value == doctest::Approx(0.5).epsilon(0.01));
+    CHECK_FALSE(found[0].at_bound);
+    std::vector<FitVariable> bounded = free;
+    bounded[0].upper = 2;
+    CHECK(fit_bounded(bounded, 50, law)[0].at_bound);
+    CHECK(fit_bounded(bounded, 50, law)[0].value == doctest::Approx(2));
+  }
+
+  TEST_CASE("calibrating on a device's own times finds its figures again") {
+    DeviceProfile changed = profile_of("a100-sxm-80gb");
+    changed.matrix[static_cast<std::size_t>(DType::kFloat16)].matmul_share = 0.7;
+    changed.bandwidth[static_cast<std::size_t>(OperatorClass::kSoftmax)] = 0.45;
+    const Calibration result =
+        calibrated(profile_of("a100-sxm-80gb"), table_of(changed, "a100-sxm-80gb"));
+    CHECK(result.rows == 80);
+    for (const CalibratedClass& c : result.classes) {
+      CAPTURE(name_of(c.fit_class));
+      CHECK(c.before.median > 0.1);
+      CHECK(c.after.median < 0.02);
+      CHECK(c.rows + c.after.n == 40);
+      CHECK(c.after.n > 10);  // held out
+    }
+    const FittedFigure& softmax = result.classes.back().figures.front();
+    CHECK(softmax.path == "efficiency.bandwidth.softmax");
+    CHECK(std::stod(softmax.after) == doctest::Approx(0.45).epsilon(0.03));
+  }
+
+  TEST_CASE("the written profile extends the old one and has the fitted figures") {
+    DeviceProfile changed = profile_of("a100-sxm-80gb");
+    changed.bandwidth[static_cast<std::size_t>(OperatorClass::kSoftmax)] = 0.45;
+    const Calibration result =
+        calibrated(profile_of("a100-sxm-80gb"), table_of(changed, "a100-sxm-80gb"));
+    const testing::Workspace workspace;
+    workspace.write("new.yaml", calibrated_profile(result, "a100-sxm-80gb"));
+    const DeviceProfile read =
+        load_device_profile((workspace.folder() / "new.yaml").string(), folders());
+    CHECK(read.bandwidth[static_cast<std::size_t>(OperatorClass::kSoftmax)] ==
+          doctest::Approx(0.45).epsilon(0.03));
+    CHECK(read.hbm.capacity == changed.hbm.capacity);
+    bool found = false;
+    for (const Figure& figure : read.figures) {
+      if (figure.path != "efficiency.bandwidth.softmax") continue;
+      found = true;
+      CHECK(figure.source.find("rows of t.csv, held-out median") != std::string::npos);
+    }
+    CHECK(found);
+  }
+
+  TEST_CASE("calibrate refuses tables of other devices, and those of impossible rates") {
+    const DeviceProfile v100 = profile_of("v100-sxm-32gb");
+    const std::string header = "op,shape,dtype,device,seconds\n";
+    CHECK_THROWS_WITH_AS(
+        static_cast<void>(calibrated(v100, header + "matmul,64x64x64,fp16,A100-80GB,0.1\n")),
+        "no row was measured on v100-sxm-32gb\n  1 rows: other devices", UserError);
+    CHECK_THROWS_AS(
+        static_cast<void>(calibrated(v100, header + "matmul,4096x4096x4096,fp16,V100,0.0001\n")),
+        UserError);
+  }
+
+  TEST_CASE("validate prints the interface's groups, and calibrate a profile that lowers them") {
+    const testing::Workspace workspace;
+    DeviceProfile changed = profile_of("a100-sxm-80gb");
+    changed.bandwidth[static_cast<std::size_t>(OperatorClass::kSoftmax)] = 0.45;
+    workspace.write("m.csv", table_of(changed, "A100-80GB") + "matmul,1x1,fp16,A100-80GB,0.1\n");
+    const testing::Outcome before = workspace.run("validate m.csv --json");
+    CHECK(before.code == 0);
+    const auto groups = nlohmann::json::parse(before.out).at("groups");
+    REQUIRE(groups.size() == 2);
+    CHECK(groups[1].at("group") == "a100-sxm-80gb softmax fp32");
+    CHECK(groups[1].at("metric") == "time");
+    CHECK(groups[1].at("n") == 40);
+    CHECK(groups[1].at("median").get<double>() > 0.15);
+    CHECK(groups[1].at("bias").get<double>() < -0.15);
+    CHECK(nlohmann::json::parse(before.out).at("refused_rows").at("count") == 1);
+    CHECK(workspace.run("calibrate a100-sxm-80gb m.csv -o new.yaml").code == 0);
+    const testing::Outcome after = workspace.run("validate m.csv --gpu ./new.yaml -o out --json");
+    CHECK(nlohmann::json::parse(after.out).at("groups")[1].at("median").get<double>() < 0.03);
+    CHECK(workspace.read("out/rows.csv").starts_with("group,metric,row,file,line,predicted"));
+    CHECK(workspace.read("out/validate.svg").find("measured") != std::string::npos);
+    CHECK(workspace.read("out/validate.html").find("softmax fp32") != std::string::npos);
+    CHECK(workspace.run("calibrate a100-sxm-80gb none.csv -o x.yaml").code == 2);
+    CHECK_FALSE(workspace.exists("x.yaml"));
+  }
+}
+
+TEST_SUITE("golden") {
+  TEST_CASE("V100 convolutions and products of DeepBench keep their errors on the half held out") {
+    const auto v100 =
+        published("v100-sxm-32gb", {"deepbench-gemm.csv.gz", "deepbench-conv.csv.gz"});
+    if (!v100) return;
+    const auto after = [&](FitClass wanted) {
+      for (const CalibratedClass& c : v100->classes) {
+        if (c.fit_class == wanted) return c.after.median;
+      }
+      return 1.0;
+    };
+    CHECK(after(FitClass::kMatmul) < 0.06);
+    CHECK(after(FitClass::kConvolutionForward) < 0.20);
+    CHECK(after(FitClass::kConvolutionBackwardData) < 0.28);
+    CHECK(after(FitClass::kConvolutionBackwardWeight) < 0.28);
+  }
+
+  TEST_CASE("A100 operators keep their errors on the half held out") {
+    const auto a100 = published("a100-pcie-40gb", {"neusight-ops-train.csv.gz"});
+    if (!a100) return;
+    CHECK(median_of(*a100, "a100-pcie-40gb batched matmul fp32") < 0.05);
+    CHECK(median_of(*a100, "a100-pcie-40gb linear fp32") < 0.065);
+    CHECK(median_of(*a100, "a100-pcie-40gb softmax fp32") < 0.08);
+    CHECK(median_of(*a100, "a100-pcie-40gb layer norm fp32") < 0.08);
+  }
+}
+
+}  // namespace tidemark::calibrate_test
