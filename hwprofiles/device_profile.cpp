@@ -193,7 +193,9 @@ VectorProfile decode_vector(const FigureReader& vector) {
 }
 
 LaunchProfile decode_launch(const FigureReader& launch) {
-  LaunchProfile floors{.kernel = launch.required<Duration>("kernel"),
+  const auto kernel = launch.required<Duration>("kernel");
+  LaunchProfile floors{.kernel = kernel,
+                       .in_graph = launch.maybe<Duration>("in_graph").value_or(kernel),
                        .matmul = launch.required<Duration>("matmul"),
                        .convolution = launch.required<Duration>("convolution")};
   floors.convolution_backward_data =
@@ -316,6 +318,16 @@ void choose_figure(const std::string& path, FrameworkEra era, std::vector<Figure
   }
 }
 
+PowerProfile decode_power(const FigureReader& power) {
+  const PowerProfile profile{.watts = power.required<double>("watts", kPositive),
+                             .idle = power.maybe<double>("idle", kPositive).value_or(0)};
+  if (profile.idle > profile.watts) {
+    power.decoder().fail_at("idle", "a device draws no more while it is idle");
+  }
+  power.finish();
+  return profile;
+}
+
 FrameworkProfile decode_framework(const FigureReader& framework) {
   const auto contexts = decode_by_framework<Bytes>(framework, "context");
   const FrameworkProfile profile{
@@ -375,6 +387,9 @@ DeviceProfile decode_device_profile(const Decoder& decoder) {
     profile.nvme = device_profile_detail::decode_nvme(reader.group("nvme"));
   profile.links = device_profile_detail::decode_links(reader.group("links"));
   profile.framework = device_profile_detail::decode_framework(reader.group("framework"));
+  if (decoder.value().find("power") != nullptr)
+    profile.power = device_profile_detail::decode_power(reader.group("power"));
+  profile.price = reader.maybe<double>("price", device_profile_detail::kPositive).value_or(0);
   reader.finish();
   return profile;
 }

@@ -84,6 +84,7 @@ struct VectorProfile {
 
 struct LaunchProfile {
   Duration kernel;       // shortest time from one kernel to the next on a stream
+  Duration in_graph;     // the same inside a CUDA graph
   Duration matmul;       // added per matrix product
   Duration convolution;  // added per convolution, by direction
   Duration convolution_backward_data;
@@ -187,6 +188,12 @@ struct FrameworkProfile {
   double cudnn_filter_copies = 0;  // workspace of a convolution, in sizes of its filters
 };
 
+// Electric power of one device. 0: not known.
+struct PowerProfile {
+  double watts = 0;  // while kernels run: what the board may draw, so an upper bound
+  double idle = 0;   // while none runs
+};
+
 struct DeviceProfile {
   std::string name;         // "a100-sxm-80gb"
   std::string description;  // "NVIDIA A100 SXM4 80 GB (Ampere GA100)"
@@ -222,6 +229,8 @@ struct DeviceProfile {
   NvmeProfile nvme;
   LinksProfile links;
   FrameworkProfile framework;
+  PowerProfile power;
+  double price = 0;             // of one device for an hour, in any currency; 0: not known
   std::vector<Figure> figures;  // every number above, in the order of the fields
 };
 

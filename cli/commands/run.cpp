@@ -107,8 +107,9 @@ int run_one(const Value& document, const Environment& environment, const RunComm
   const std::span<const PointResult> points(&point.result, 1);
   write_report(files, point, assumed ? &*assumed : nullptr);
   if (command.json) {
+    const TimeTerms terms = time_terms(point.result, point.detail);
     print(document_text(points, published_of(std::span(&document, 1)),
-                        assumed ? &*assumed : nullptr));
+                        assumed ? &*assumed : nullptr, &terms));
   } else {
     show_point(point, assumed, environment, command, console);
     print(wrap_lines(published_text(published_of(std::span(&document, 1)), console.colour),

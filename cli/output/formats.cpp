@@ -6,6 +6,7 @@
 
 #include "cli/output/figures.hpp"
 #include "cli/text/assumed_report.hpp"
+#include "cli/text/time_report.hpp"
 #include "plots/chrome_trace.hpp"
 #include "plots/perfetto_trace.hpp"
 #include "plots/timeline_csv.hpp"
@@ -89,9 +90,11 @@ std::span<const ReportFormat> report_formats() {
 }
 
 std::string document_text(std::span<const PointResult> points,
-                          const std::vector<std::string>& published, const AssumedReport* assumed) {
+                          const std::vector<std::string>& published, const AssumedReport* assumed,
+                          const TimeTerms* terms) {
   nlohmann::ordered_json document = result_document(points);
   if (assumed != nullptr) document["points"][0]["assumed"] = assumed_json(*assumed);
+  if (terms != nullptr) add_time_terms(document["points"][0], *terms);
   if (!published.empty()) document["published"] = published;
   return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
 }

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "cli/output/output_folder.hpp"
+#include "scenarios/results/time_terms.hpp"
 #include "scenarios/studies/assumed_influence.hpp"
 #include "scenarios/studies/detailed_point.hpp"
 
@@ -33,9 +34,11 @@ struct ReportFormat {
 [[nodiscard]] std::span<const ReportFormat> report_formats();
 
 // Returns the result document as it is printed, with the figures that a paper reports and, of a
-// single point, `assumed`: the figures of its device that it hangs on; null for none.
+// single point, `assumed`: the figures of its device that it hangs on, and `terms`: its time by
+// operator and layer; null for none.
 [[nodiscard]] std::string document_text(std::span<const PointResult> points,
                                         const std::vector<std::string>& published,
-                                        const AssumedReport* assumed = nullptr);
+                                        const AssumedReport* assumed = nullptr,
+                                        const TimeTerms* terms = nullptr);
 
 }  // namespace tidemark

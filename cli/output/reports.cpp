@@ -19,11 +19,12 @@ namespace reports_detail {
 namespace {
 
 void add_results(OutputFolder& output, const ReportFiles& files,
-                 std::span<const PointResult> points, const AssumedReport* assumed = nullptr) {
+                 std::span<const PointResult> points, const AssumedReport* assumed = nullptr,
+                 const TimeTerms* terms = nullptr) {
   for (const ReportFormat& format : report_formats()) {
-    // Only the result document says what a single point hangs on.
-    if (assumed != nullptr && format.name == "json" && files.wants(format.name)) {
-      output.add("results.json") << document_text(points, {}, assumed);
+    // Only the result document says what a single point hangs on, and where its time goes.
+    if (terms != nullptr && format.name == "json" && files.wants(format.name)) {
+      output.add("results.json") << document_text(points, {}, assumed, terms);
       continue;
     }
     if (format.add_points != nullptr && files.wants(format.name)) format.add_points(output, points);
@@ -72,7 +73,8 @@ void write_report(const ReportFiles& files, const DetailedPoint& point,
   if (files.folder.empty()) return;
   OutputFolder output(files.folder);
   const std::span<const PointResult> points(&point.result, 1);
-  reports_detail::add_results(output, files, points, assumed);
+  const TimeTerms terms = time_terms(point.result, point.detail);
+  reports_detail::add_results(output, files, points, assumed, &terms);
   for (const ReportFormat* format : files.of_runs(false))
     format->add_run(output, {.reproduce = files.reproduce}, point);
   if (files.wants("html")) {

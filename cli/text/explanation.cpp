@@ -320,6 +320,7 @@ std::string explanation_json(const DetailedPoint& point) {
   document["points"][0]["memory"]["saved"] = std::move(saved);
   document["points"][0]["settings"] = term_settings_json(term_settings(point));
   document["points"][0]["time_terms"] = time_terms_json(time_terms(point.result, point.detail));
+  add_time_terms(document["points"][0], time_terms(point.result, point.detail));
   document["points"][0]["transfers"] = transfers_json(point.result, point.detail);
   return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
 }

@@ -197,6 +197,7 @@ std::string Summary::time() const {
                                        format_bytes(loader.shared_memory + loader.workers),
                                        format_bytes(loader.page_locked)));
   }
+  if (point_.breakdown.all.total() > Duration(0)) text += line("bound by", bounds_text(point_));
   const TimeTerms terms = time_terms(point_, detail_);
   if (terms.busy > Duration(0)) {
     text += line("kernels", longest_terms(terms.by_operator, run.step));
@@ -216,8 +217,13 @@ std::string Summary::time() const {
     if (point_.model_flops_utilization > 0) {
       rest +=
           fmt::format(", {} of the peak arithmetic (MFU)", percent(point_.model_flops_utilization));
+      // Recomputation makes the difference.
+      if (point_.hardware_flops_utilization > 1.005 * point_.model_flops_utilization)
+        rest += fmt::format(", {} with what is recomputed (HFU)",
+                            percent(point_.hardware_flops_utilization));
     }
     text += line("throughput", rest);
+    if (const std::string cost = cost_text(point_); !cost.empty()) text += line("cost", cost);
   }
   return text;
 }

@@ -8,6 +8,7 @@
 #include "cli/text/wording.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
+#include "scenarios/results/breakdown_json.hpp"
 #include "scenarios/results/result_document.hpp"
 
 namespace tidemark {
@@ -18,6 +19,7 @@ constexpr std::size_t kNamed = 5;  // terms in a line
 // Columns with these numbers are left out on narrow terminals, the highest first.
 constexpr int kSparePhase = 1;
 constexpr int kSpareCount = 2;
+constexpr int kSpareWork = 3;
 
 std::string table_of(const std::vector<TimeTerm>& terms, const TimeTerms& all,
                      const TimeReportView& view) {
@@ -29,7 +31,10 @@ std::string table_of(const std::vector<TimeTerm>& terms, const TimeTerms& all,
                {"forward", right, kSparePhase},
                {"backward", right, kSparePhase},
                {"optimizer", right, kSparePhase},
-               {"recomputed", right, kSparePhase}},
+               {"recomputed", right, kSparePhase},
+               {"FLOPs", right, kSpareWork},
+               {"bytes", right, kSpareWork},
+               {"bound by", Align::kLeft, kSpareWork}},
               kIndent);
   const auto time = [&](Duration duration) {
     return duration > Duration(0) ? in_seconds(duration, all.step) : std::string();
@@ -42,7 +47,10 @@ std::string table_of(const std::vector<TimeTerm>& terms, const TimeTerms& all,
                    {time(term.forward)},
                    {time(term.backward)},
                    {time(term.optimizer)},
-                   {time(term.recompute)}});
+                   {time(term.recompute)},
+                   {term.work.flops.count > 0 ? format_count(term.work.flops.count) : ""},
+                   {format_bytes(term.work.bytes)},
+                   {std::string(name_of(term.work.bound()))}});
   };
   const std::size_t shown = view.all || terms.size() <= view.top + 1 ? terms.size() : view.top;
   TimeTerm rest{.name = fmt::format("{} others", terms.size() - shown)};
@@ -56,6 +64,7 @@ std::string table_of(const std::vector<TimeTerm>& terms, const TimeTerms& all,
     rest.backward += terms[i].backward;
     rest.optimizer += terms[i].optimizer;
     rest.recompute += terms[i].recompute;
+    rest.work += terms[i].work;
   }
   if (shown < terms.size()) add(rest);
   const Duration waits = all.step - all.busy;
@@ -77,7 +86,11 @@ nlohmann::ordered_json json_of(const std::vector<TimeTerm>& terms) {
                     {"forward", seconds(term.forward)},
                     {"backward", seconds(term.backward)},
                     {"optimizer", seconds(term.optimizer)},
-                    {"recompute", seconds(term.recompute)}});
+                    {"recompute", seconds(term.recompute)},
+                    {"seconds", seconds(term.total())},
+                    {"flops", count_json(term.work.flops.count)},
+                    {"bytes", term.work.bytes.count},
+                    {"bound", name_of(term.work.bound())}});
   }
   return list;
 }
@@ -95,6 +108,51 @@ std::string longest_terms(const std::vector<TimeTerm>& terms, Duration step) {
                         share_of(terms[i].total().count(), step.count()));
   }
   return text;
+}
+
+std::string bounds_text(const PointResult& point) {
+  const Duration step = point.run.step;
+  std::string text;
+  const auto add = [&](Duration time, std::string_view what) {
+    // Less than a hundredth of the step is not worth a word.
+    if (time * 100 < step || time <= Duration(0)) return;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what,
+                        share_of(time.count(), step.count()));
+  };
+  const auto& time = point.breakdown.all.time;
+  add(time[static_cast<std::size_t>(Bound::kCompute)], "arithmetic");
+  add(time[static_cast<std::size_t>(Bound::kMemory)], "memory");
+  add(time[static_cast<std::size_t>(Bound::kLaunch)], "launches");
+  add(point.run.host_bound, "the host");
+  add(step - point.breakdown.all.total() - point.run.host_bound, "other waits");
+  return text;
+}
+
+std::string cost_text(const PointResult& point) {
+  const StepCost& cost = point.cost;
+  std::string text;
+  // What a million tokens or a thousand samples take says more than a step.
+  const bool tokens = point.tokens > 0;
+  const double units = tokens ? point.tokens / 1e6 : point.samples / 1e3;
+  if (!(units > 0)) return text;
+  const std::string_view of = tokens ? "million tokens" : "thousand samples";
+  const auto add = [&](const std::string& what) {
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", what);
+  };
+  if (cost.price) add(fmt::format("price {:.4g} a {}", *cost.price / units, of));
+  if (!cost.price && !cost.joules) return text;
+  add(fmt::format("{:.3g} device-hours", cost.device_hours / units));
+  if (cost.joules) {
+    constexpr double kJoulesPerKwh = 3.6e6;
+    add(fmt::format("at most {:.3g} kWh", *cost.joules / kJoulesPerKwh / units));
+  }
+  return text + (cost.price ? "" : fmt::format(" a {}", of));
+}
+
+void add_time_terms(nlohmann::ordered_json& point, const TimeTerms& terms) {
+  nlohmann::ordered_json& breakdown = point["time"]["breakdown"];
+  breakdown["operators"] = time_report_detail::json_of(terms.by_operator);
+  breakdown["layers"] = time_report_detail::json_of(terms.by_pattern);
 }
 
 std::string time_tables(const TimeTerms& terms, const TimeReportView& view) {

@@ -19,14 +19,16 @@ namespace {
 constexpr std::string_view kDefaultFramework = "torch-2.4-cuda";
 constexpr std::array<std::string_view, 2> kAttentions{"math", "flash"};
 constexpr std::array<std::string_view, 2> kCompilers{"none", "inductor"};
+constexpr std::array<std::string_view, 2> kHosts{"eager", "cuda_graphs"};
 constexpr std::array<std::string_view, 2> kMemoryFormats{"contiguous", "channels_last"};
 constexpr std::array<std::string_view, 3> kLosses{"cross_entropy", "mse", "none"};
 constexpr std::array<std::string_view, 3> kModes{"train", "forward", "generate"};
-constexpr std::array<std::string_view, 22> kTrainingKeys{
-    "mode",       "generate",       "micro_batch", "accumulate",   "sequence",       "image",
-    "precision",  "optimizer",      "attention",   "steps",        "framework",      "loss",
-    "dropout",    "zero_grad",      "loader",      "hold_output",  "autocast_cache", "compile",
-    "loss_scale", "clip_grad_norm", "ema",         "memory_format"};
+constexpr std::array<std::string_view, 23> kTrainingKeys{
+    "mode",        "generate",       "micro_batch", "accumulate", "sequence",
+    "image",       "precision",      "optimizer",   "attention",  "steps",
+    "framework",   "loss",           "dropout",     "zero_grad",  "loader",
+    "hold_output", "autocast_cache", "compile",     "loss_scale", "clip_grad_norm",
+    "ema",         "memory_format",  "host"};
 
 [[noreturn]] void fail_key(const Decoder& training, std::string_view key,
                            const std::string& problem) {
@@ -59,6 +61,15 @@ bool decode_compile(const Decoder& training, const FrameworkRules& framework) {
                                             framework.name));
   }
   return true;
+}
+
+HostClock decode_host(const Decoder& training, const FrameworkRules& framework) {
+  if (training.optional_word("host", kHosts, "eager") == "eager") return HostClock::kEager;
+  if (!framework.has_cuda_graphs) {
+    training.fail_at(
+        "host", fmt::format("{} has no CUDA graphs, which came with PyTorch 1.10", framework.name));
+  }
+  return HostClock::kCudaGraphs;
 }
 
 StepMode decode_mode(const Decoder& training) {
@@ -209,6 +220,7 @@ TrainingOptions decode_training(const Decoder& scenario, const ModelReference& m
   options.channels_last =
       training.optional_word("memory_format", decode_training_detail::kMemoryFormats,
                              "contiguous") == "channels_last";
+  options.host = decode_training_detail::decode_host(training, *options.framework);
   training.finish();
   decode_training_detail::check_gradient_dtype(training, options);
   decode_training_detail::check_micro_batches(training, options);

@@ -68,6 +68,8 @@ void add_number_names(const Json& json, const std::string& prefix,
 
 constexpr std::string_view kHardware = "hardware.";
 constexpr std::string_view kPolicies = "policies.";
+constexpr std::string_view kCost = "cost";  // short for the next: steps may differ in their samples
+constexpr std::string_view kPrice = "cost.price_per_sample";
 
 }  // namespace
 }  // namespace goal_detail
@@ -242,6 +244,10 @@ namespace {
 std::vector<std::string> known_names(const std::vector<Figure>& device) {
   PointResult point;
   point.status = PointStatus::kFits;
+  for (const Figure& figure : device) {
+    if (figure.path == "price") point.cost.price = 0;
+    if (figure.path == "power.watts") point.cost.joules = 0;
+  }
   std::vector<std::string> names;
   add_number_names(result_document(std::span(&point, 1)).at("points").at(0), "", names);
   for (const Figure& figure : device)
@@ -288,8 +294,15 @@ Goal decode_goal(const Value& scenario, const std::vector<Figure>& device) {
   if (minimize == d.has("maximize")) d.fail("give one of minimize and maximize");
   goal.maximize = !minimize;
   const char* key = minimize ? "minimize" : "maximize";
+  Value objective = *given->find(key);
+  if (objective.scalar == goal_detail::kCost) {
+    if (std::find(known.begin(), known.end(), goal_detail::kPrice) == known.end()) {
+      d.fail_at(key, "a cost needs hardware.price, what one device costs for an hour");
+    }
+    objective.scalar = goal_detail::kPrice;
+  }
   goal.objective =
-      goal_detail::decode_expression(*given->find(key), fmt::format("goal.{}", key), false, known);
+      goal_detail::decode_expression(objective, fmt::format("goal.{}", key), false, known);
   if (d.has("subject_to")) {
     const Value& list = *given->find("subject_to");
     if (!list.is_sequence()) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "graph/core/errors.hpp"
+#include "scenarios/results/breakdown_json.hpp"
 #include "scenarios/results/document_json.hpp"
 #include "scenarios/results/generation_json.hpp"
 #include "scenarios/results/result_document.hpp"
@@ -160,6 +161,7 @@ void read_time(const Json& json, PointResult& point) {
   run.exposed_communication = duration(json.at("exposed_communication"));
   run.host_bound = duration(json.at("host_bound"));
   point.loader_stall = duration(json.at("loader_stall"));
+  read_breakdown(json.at("breakdown"), point);
   for (std::size_t s = 0; s < kStreams; ++s) {
     const auto found = json.at("streams").find(std::string(name_of(static_cast<Stream>(s))));
     if (found == json.at("streams").end()) continue;
@@ -341,6 +343,7 @@ PointResult read_point(const nlohmann::ordered_json& entry) {
   point.samples_per_second = throughput.at("samples_per_second");
   point.tokens_per_second = throughput.at("tokens_per_second");
   point.model_flops_utilization = throughput.at("model_flops_utilization");
+  read_cost(entry.at("cost"), point.cost);
   read_result_detail::read_communication(entry.at("mesh"), entry.at("communication"), point);
   if (entry.contains("ranks")) {
     for (const read_result_detail::Json& stage : entry.at("ranks"))

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "scenarios/results/breakdown_json.hpp"
 #include "scenarios/results/document_json.hpp"
 #include "scenarios/results/generation_json.hpp"
 #include "sim/result/transfers.hpp"
@@ -17,16 +18,6 @@ using Json = nlohmann::ordered_json;
 
 double finite(double value) {
   return std::isfinite(value) ? value : 0;
-}
-
-// Returns a count, which is kept as a floating-point number because it may be large; whole ones
-// read better.
-Json count(double value) {
-  constexpr double kExact = 9007199254740992.0;  // 2^53: above, a double has no ones digit
-  if (std::abs(value) <= kExact && std::floor(value) == value) {
-    return static_cast<std::int64_t>(value);
-  }
-  return finite(value);
 }
 
 std::string_view name_of(RunStatus status) {
@@ -45,8 +36,8 @@ Json model_of(const PointResult& point) {
           {"trainable_parameters", point.trainable_parameter_count},
           {"operators", point.operators},
           {"tensors", point.tensors},
-          {"forward_flops", count(point.forward_flops.count)},
-          {"step_flops", count(point.step_flops.count)}};
+          {"forward_flops", count_json(point.forward_flops.count)},
+          {"step_flops", count_json(point.step_flops.count)}};
 }
 
 Json by_role_of(const BytesByRole& bytes) {
@@ -166,7 +157,8 @@ Json time_of(const PointResult& point) {
           {"hidden_transfer_share", hidden_share(run)},
           {"host_bound", seconds(run.host_bound)},
           {"loader_stall", seconds(point.loader_stall)},
-          {"streams", std::move(streams)}};
+          {"streams", std::move(streams)},
+          {"breakdown", breakdown_json(point)}};
 }
 
 Json loader_of(const LoaderFigures& loader) {
@@ -352,7 +344,9 @@ Json point_of(const PointResult& point) {
       {"samples_per_second", finite(point.samples_per_second)},
       {"tokens_per_second", finite(point.tokens_per_second)},
       {"samples_per_second_per_gpu", finite(point.samples_per_second / std::max(point.ranks, 1))},
-      {"model_flops_utilization", finite(point.model_flops_utilization)}};
+      {"model_flops_utilization", finite(point.model_flops_utilization)},
+      {"hardware_flops_utilization", finite(point.hardware_flops_utilization)}};
+  json["cost"] = cost_json(point);
   json["mesh"] = sizes_of(point.mesh);
   if (!point.stages.empty()) {
     Json stages = Json::array();

@@ -17,6 +17,7 @@ void add(TimeTerm& to, const TimeTerm& term) {
   to.backward += term.backward;
   to.optimizer += term.optimizer;
   to.recompute += term.recompute;
+  to.work += term.work;
 }
 
 // Sums of kernels by a name.
@@ -42,20 +43,23 @@ class Sums {
 IdVector<OperatorId, TimeTerm> by_operator_id(const PointDetail& detail) {
   const StepProgram& program = detail.compiled.program;
   const Scratch& scratch = detail.scratch;
-  IdVector<OperatorId, TimeTerm> terms(detail.model->training.operators.size());
-  for (std::size_t i = 0; i < program.size(); ++i) {
-    const bool compute = program.stream[i] == static_cast<std::uint8_t>(Stream::kCompute);
-    if (program.opcode[i] != Opcode::kLaunch || !compute || scratch.finished[i] < 0) continue;
-    const Slot& slot = program.slot[program.position[i].index()];
-    if (!slot.last_step) continue;
-    // With eviction a launch first recomputes what it reads.
-    const Duration restored(scratch.restored.empty() ? 0 : scratch.restored[i]);
-    TimeTerm& term = terms[OperatorId(program.subject[i])];
+  const TrainingGraph& graph = detail.model->training;
+  const CostTable& costs = detail.compiled.costs;
+  IdVector<OperatorId, TimeTerm> terms(graph.operators.size());
+  for_each_kernel(program, scratch, [&](OperatorId id, const Slot& slot, Duration duration) {
+    TimeTerm& term = terms[id];
     Duration* const of_phase[] = {&term.forward, &term.backward, &term.optimizer};
     Duration& own = slot.recompute ? term.recompute : *of_phase[static_cast<int>(slot.phase)];
-    own += Duration(scratch.finished[i] - scratch.started[i]) - restored;
-    term.recompute += restored;
+    own += duration;
+    term.work.add(graph.operators[id], bound_of(costs, id), duration);
     ++term.count;
+  });
+  for (std::size_t i = 0; i < scratch.restored.size(); ++i) {
+    // With eviction a launch first recomputes what it reads.
+    const bool compute = program.stream[i] == static_cast<std::uint8_t>(Stream::kCompute);
+    if (program.opcode[i] != Opcode::kLaunch || !compute || scratch.finished[i] < 0) continue;
+    if (!program.slot[program.position[i].index()].last_step) continue;
+    terms[OperatorId(program.subject[i])].recompute += Duration(scratch.restored[i]);
   }
   return terms;
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/result/time_breakdown.hpp"
 #include "sim/step/simulate.hpp"
 
 namespace tidemark {
@@ -18,6 +19,7 @@ struct TimeTerm {
   Duration backward{};
   Duration optimizer{};
   Duration recompute{};
+  KernelSum work;  // operations, bytes, and the time by what the kernels wait for
   [[nodiscard]] Duration total() const { return forward + backward + optimizer + recompute; }
 };
 

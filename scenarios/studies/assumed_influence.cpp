@@ -78,7 +78,7 @@ class Variation {
       return std::nullopt;
     }
     CostTable costs = price(point_.detail.model->training, CostModel(point_.scenario.device),
-                            point_.scenario.mesh);
+                            point_.scenario.mesh, point_.scenario.training.host);
     const bool memory =
         figure.path.starts_with("framework.") || figure.path.starts_with("hbm.capacity");
     if (!memory && !matters(costs)) return std::nullopt;

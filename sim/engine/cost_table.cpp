@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace tidemark {
 namespace cost_table_detail {
@@ -34,10 +35,41 @@ Duration host_duration(const Work& work, double rate) {
   return Duration(rate > 0 ? std::llround(std::min(traffic * 1e9 / rate, kMost)) : 0);
 }
 
+CostModel in_graphs(const CostModel& model) {
+  DeviceProfile profile = model.profile();
+  profile.launch.kernel = profile.launch.in_graph;
+  return CostModel(std::move(profile));
+}
+
+// Leaves the host one dispatch for each graph of the step: its parts, cut where the host waits.
+void record_graphs(const TrainingGraph& graph, IdVector<OperatorId, Duration>& dispatch) {
+  IdVector<OperatorId, Duration> launches(dispatch.size());
+  for (const StepPart& part : graph.parts.all()) {
+    bool begins = true;
+    for (const OperatorId id : part.operators) {
+      const Operator& op = graph.operators[id];
+      if (op.executor == Executor::kHost) {  // no kernel: the host itself works
+        launches[id] = dispatch[id];
+        begins = true;
+        continue;
+      }
+      if (begins && dispatch[id] > Duration(0)) {
+        launches[id] = dispatch[id];
+        begins = false;
+      }
+      if (op.blocks_host) begins = true;
+    }
+  }
+  dispatch = std::move(launches);
+}
+
 }  // namespace
 }  // namespace cost_table_detail
 
-CostTable price(const TrainingGraph& graph, const CostModel& model, const Mesh& mesh) {
+CostTable price(const TrainingGraph& graph, const CostModel& eager, const Mesh& mesh,
+                HostClock clock) {
+  const bool graphs = clock == HostClock::kCudaGraphs;
+  const CostModel model = graphs ? cost_table_detail::in_graphs(eager) : eager;
   const DeviceProfile& device = model.profile();
   CostTable table;
   const InterconnectModel interconnect(device, mesh);
@@ -65,6 +97,7 @@ CostTable price(const TrainingGraph& graph, const CostModel& model, const Mesh& 
     const bool abstract = free || op.work.op_class == OperatorClass::kFixed;
     table.dispatch.push_back(abstract ? Duration(0) : model.dispatch_duration(op.work));
   }
+  if (graphs) cost_table_detail::record_graphs(graph, table.dispatch);
   const LinkProfile& out = device.links.device_to_host;
   const LinkProfile& in = device.links.host_to_device;
   table.copy_out = cost_table_detail::link_of(out, in, most);
@@ -72,7 +105,7 @@ CostTable price(const TrainingGraph& graph, const CostModel& model, const Mesh& 
   table.nvme_read = cost_table_detail::link_of(device.nvme, device.nvme.read, sharing);
   table.nvme_write = cost_table_detail::link_of(device.nvme, device.nvme.write, sharing);
   table.page_locking_ns_per_byte = cost_table_detail::ns_per_byte(device.host.pinned_allocation);
-  table.copy_dispatch = device.host.launch;
+  table.copy_dispatch = graphs ? Duration(0) : device.host.launch;
   const double hbm = device.hbm.bandwidth.value;
   if (hbm > 0) {
     table.tax_copy_out = device.links.hbm_tax * std::min(out.alone.value, most) / hbm;

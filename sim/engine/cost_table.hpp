@@ -1,6 +1,8 @@
 // Prices of a training graph on one device: one column next to the device-independent program.
 #pragma once
 
+#include <cstdint>
+
 #include "graph/core/ids.hpp"
 #include "graph/core/units.hpp"
 #include "graph/ir/training_graph.hpp"
@@ -9,6 +11,12 @@
 #include "hwprofiles/mesh.hpp"
 
 namespace tidemark {
+
+// How the host brings kernels to the device.
+enum class HostClock : std::uint8_t {
+  kEager,       // one by one, each after the framework's work for its operator
+  kCudaGraphs,  // each part of a step (forward, backward, optimizer) as one recorded graph
+};
 
 struct CostTable {
   IdVector<OperatorId, Duration> device;    // on its stream, alone on the device
@@ -45,8 +53,12 @@ struct CostTable {
 // Prices the operators of a graph on one device. The ranks of the mesh are equal and share hosts of
 // DeviceProfile::host.gpus GPUs each: their copies, NVMe requests and optimizers on the CPU run at
 // the same time and share the host's bandwidth evenly. A copied byte crosses host memory once.
+//
+// With CUDA graphs only the first operator of each part of the step costs the host a dispatch, and
+// so does the one after an operator whose result the host waits for: a graph ends there. Kernels
+// inside follow each other at LaunchProfile::in_graph, copies are nodes of the graphs.
 [[nodiscard]] CostTable price(const TrainingGraph& graph, const CostModel& model,
-                              const Mesh& mesh = {});
+                              const Mesh& mesh = {}, HostClock clock = HostClock::kEager);
 
 // Returns `device` of each operator, but nothing for collectives: they run concurrently with
 // compute, so policies that add up compute time leave them out.

@@ -144,7 +144,8 @@ Compiled compile(const StepSpec& spec, const TrainedModel& model, const CompileO
   if (options.smaller_budget != nullptr) result.smaller_budget = *options.smaller_budget;
   const int steps = options.steps.value_or(spec.training.steps);
   result.costs = run_pass(
-      result.passes, "price", [&] { return price(graph, CostModel(spec.device), spec.mesh); },
+      result.passes, "price",
+      [&] { return price(graph, CostModel(spec.device), spec.mesh, spec.training.host); },
       [&](const CostTable& costs) {
         check_time(graph, costs, steps);
         check_prices(graph, costs);

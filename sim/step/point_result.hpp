@@ -16,11 +16,13 @@
 #include "sim/engine/engine.hpp"
 #include "sim/result/communication.hpp"
 #include "sim/result/generation.hpp"
+#include "sim/result/time_breakdown.hpp"
 #include "sim/result/timeline.hpp"
 #include "sim/step/build_training.hpp"
 #include "sim/step/convergence.hpp"
 #include "sim/step/override.hpp"
 #include "sim/step/run_pass.hpp"
+#include "sim/step/step_cost.hpp"
 #include "sim/step/step_spec.hpp"
 
 namespace tidemark {
@@ -154,7 +156,10 @@ struct PointResult {
   double tokens = 0;
   double samples_per_second = 0;
   double tokens_per_second = 0;
-  double model_flops_utilization = 0;  // model flops of a step / (time * peak of the precision)
+  double model_flops_utilization = 0;     // model flops of a step / (time * peak of the precision)
+  double hardware_flops_utilization = 0;  // the same with what is recomputed
+  TimeBreakdown breakdown;                // of the last step
+  StepCost cost;
   std::vector<PassTime> passes;
   // All stages of a pipeline, in their order; the point's own figures are those of one of them.
   std::vector<StageResult> stages;

@@ -15,6 +15,7 @@
 #include "sim/step/run_compiled.hpp"
 #include "sim/step/simulate_stages.hpp"
 #include "sim/step/smallest_capacity.hpp"
+#include "sim/step/step_cost.hpp"
 #include "sim/step/step_device.hpp"
 
 namespace tidemark {
@@ -196,6 +197,7 @@ void PointSimulation::fill_throughput() {
   const DType type = matrix_type(spec_.device, compute_type(spec_));
   const double peak = spec_.device.matrix[static_cast<std::size_t>(type)].peak.value;
   if (peak > 0) point_.model_flops_utilization = model_.step_flops.count / (seconds * peak);
+  point_.cost = step_cost(spec_.device, point_.ranks, point_.run);
 }
 
 void PointSimulation::run_on_device() {
@@ -317,6 +319,12 @@ void PointSimulation::examine_run() {
   }
   point_.communication = communication_of(model_.training, program, scratch_, point_.run);
   point_.host_by_role = held_by_role(program, scratch_, Tier::kHost, point_.run.host.events);
+  point_.breakdown = time_breakdown(model_.training, program, compiled_.costs, scratch_);
+  if (model_.step_flops.count > 0) {
+    point_.hardware_flops_utilization = point_.model_flops_utilization *
+                                        point_.breakdown.hardware_flops.count /
+                                        model_.step_flops.count;
+  }
   timeline_ = memory_timeline(program, scratch_);
   if (spec_.training.model.generation) {
     point_.generation = generation_figures(*spec_.training.model.generation,

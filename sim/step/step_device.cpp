@@ -1,5 +1,7 @@
 #include "sim/step/step_device.hpp"
 
+#include "policies/rewrite/precision.hpp"
+
 namespace tidemark {
 
 LibraryWorkspaces libraries_of(const StepSpec& spec) {
@@ -31,6 +33,16 @@ Bytes process_overhead(const StepSpec& spec) {
   if (!spec.allocator->traits().has_overhead) return Bytes(0);
   const FrameworkProfile& framework = spec.device.framework;
   return framework.context + (spec.mesh.ranks() > 1 ? framework.communication_buffers : Bytes(0));
+}
+
+DType compute_type(const StepSpec& spec) {
+  const PrecisionRules& rules = rules_of(spec.training.precision);
+  for (const TrainingRewrite* rewrite : policies_of<TrainingRewrite>(spec)) {
+    if (rewrite->compute_dtype()) return *rewrite->compute_dtype();
+  }
+  if (rules.tf32) return DType::kTf32;
+  if (rules.fp8) return DType::kFloat8;
+  return rules.autocast.value_or(rules.model);
 }
 
 }  // namespace tidemark

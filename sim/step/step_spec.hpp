@@ -25,6 +25,7 @@
 #include "policies/rewrite/optimizer.hpp"
 #include "policies/rewrite/precision.hpp"
 #include "sim/allocators/allocator_model.hpp"
+#include "sim/engine/cost_table.hpp"
 #include "sim/memory/page_locked_memory.hpp"
 
 namespace tidemark {
@@ -60,8 +61,9 @@ struct TrainingOptions {
   Fp8Recipe fp8 = Fp8Recipe::kDelayed;  // with fp8_mixed
   bool compile = false;                 // torch.compile
   bool channels_last = false;           // memory_format of the model and its images
-  std::optional<LoaderSpec> loader;     // absent: data is always there
-  bool evaluates_loss = false;          // kForward computes the loss, too
+  HostClock host = HostClock::kEager;
+  std::optional<LoaderSpec> loader;  // absent: data is always there
+  bool evaluates_loss = false;       // kForward computes the loss, too
 };
 
 // The description of one point; policies are in the order in which they are listed.
