@@ -28,17 +28,31 @@ std::string model_name(const std::string& path) {
 }  // namespace hf_config_detail
 
 std::span<const HfArchitecture> hf_architectures() {
-  static constexpr std::array<HfArchitecture, 10> kArchitectures = {{
+  static constexpr std::array<HfArchitecture, 24> kArchitectures = {{
       {.model_type = "bert", .build = build_hf_bert},
+      {.model_type = "deepseek_v2", .build = build_hf_deepseek},
+      {.model_type = "deepseek_v3", .build = build_hf_deepseek},
+      {.model_type = "falcon", .build = build_hf_falcon},
+      {.model_type = "gemma", .build = build_hf_gemma},
+      {.model_type = "gemma2", .build = build_hf_gemma2},
+      {.model_type = "gemma3", .build = build_hf_gemma3},
+      {.model_type = "gemma3_text", .build = build_hf_gemma3_text},
       {.model_type = "gpt2", .build = build_hf_gpt2},
       {.model_type = "gpt_neox", .build = build_hf_gpt_neox},
       {.model_type = "llama", .build = build_hf_llama},
       {.model_type = "mistral", .build = build_hf_mistral},
       {.model_type = "mixtral", .build = build_hf_mixtral},
+      {.model_type = "mpt", .build = build_hf_mpt},
+      {.model_type = "nemotron", .build = build_hf_nemotron},
       {.model_type = "opt", .build = build_hf_opt},
+      {.model_type = "phi", .build = build_hf_phi},
+      {.model_type = "phi3", .build = build_hf_phi3},
       {.model_type = "qwen2", .build = build_hf_qwen2},
+      {.model_type = "qwen3", .build = build_hf_qwen3},
+      {.model_type = "stablelm", .build = build_hf_stablelm},
       {.model_type = "t5", .build = build_hf_t5},
       {.model_type = "vit", .build = build_hf_vit, .reads_images = true},
+      {.model_type = "whisper", .build = build_hf_whisper},
   }};
   return kArchitectures;
 }

@@ -52,6 +52,32 @@ struct HfArchitecture {
                                    const ModelOptions& options);
 [[nodiscard]] Graph build_hf_t5(const Decoder& config, const std::string& name,
                                 const ModelOptions& options);
+[[nodiscard]] Graph build_hf_deepseek(const Decoder& config, const std::string& name,
+                                      const ModelOptions& options);
+[[nodiscard]] Graph build_hf_falcon(const Decoder& config, const std::string& name,
+                                    const ModelOptions& options);
+[[nodiscard]] Graph build_hf_gemma(const Decoder& config, const std::string& name,
+                                   const ModelOptions& options);
+[[nodiscard]] Graph build_hf_gemma2(const Decoder& config, const std::string& name,
+                                    const ModelOptions& options);
+[[nodiscard]] Graph build_hf_gemma3(const Decoder& config, const std::string& name,
+                                    const ModelOptions& options);
+[[nodiscard]] Graph build_hf_gemma3_text(const Decoder& config, const std::string& name,
+                                         const ModelOptions& options);
+[[nodiscard]] Graph build_hf_mpt(const Decoder& config, const std::string& name,
+                                 const ModelOptions& options);
+[[nodiscard]] Graph build_hf_nemotron(const Decoder& config, const std::string& name,
+                                      const ModelOptions& options);
+[[nodiscard]] Graph build_hf_phi(const Decoder& config, const std::string& name,
+                                 const ModelOptions& options);
+[[nodiscard]] Graph build_hf_phi3(const Decoder& config, const std::string& name,
+                                  const ModelOptions& options);
+[[nodiscard]] Graph build_hf_qwen3(const Decoder& config, const std::string& name,
+                                   const ModelOptions& options);
+[[nodiscard]] Graph build_hf_stablelm(const Decoder& config, const std::string& name,
+                                      const ModelOptions& options);
+[[nodiscard]] Graph build_hf_whisper(const Decoder& config, const std::string& name,
+                                     const ModelOptions& options);
 [[nodiscard]] Graph build_hf_vit(const Decoder& config, const std::string& name,
                                  const ModelOptions& options);
 

@@ -73,6 +73,10 @@ TensorId ModelBuilder::parameter(std::string_view tensor_name, Shape shape) {
   return roots_[name] = graph_.add_parameter(name, shape, dtype_, layer_);
 }
 
+TensorId ModelBuilder::frozen_parameter(std::string_view tensor_name, Shape shape) {
+  return graph_.add_parameter(qualified(tensor_name), shape, dtype_, layer_, false);
+}
+
 TensorId ModelBuilder::buffer(std::string_view tensor_name, Shape shape, DType dtype) {
   const std::string name = qualified(tensor_name);
   if (repeats_ && roots_.contains(name)) return roots_.at(name);

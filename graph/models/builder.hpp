@@ -61,6 +61,8 @@ class ModelBuilder {
 
   // Roots. Names are prefixed by the scope: "h.3.attn.c_attn.weight".
   TensorId parameter(std::string_view tensor_name, Shape shape);
+  // Adds a parameter with requires_grad = False.
+  TensorId frozen_parameter(std::string_view tensor_name, Shape shape);
   TensorId buffer(std::string_view tensor_name, Shape shape, DType dtype);
   TensorId input(std::string_view tensor_name, Shape shape, DType dtype);
 

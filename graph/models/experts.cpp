@@ -84,6 +84,36 @@ TensorId dispatched(ModelBuilder& b, TensorId hidden, const Routing& routing,
       .front();
 }
 
+//   rows = hidden[row] in the order of the experts; h = bmm(rows, gate_up^T)
+//   result.index_add_(0, row, bmm(act(gate) * up, down^T) * weights[row, rank])
+TensorId grouped(ModelBuilder& b, TensorId hidden, const Routing& routing,
+                 const MixtureOfExperts& mixture) {
+  const Shape shape = b.shape(hidden);
+  const std::int64_t routed = shape[0] * mixture.per_token;
+  const std::int64_t rows = (routed + mixture.experts - 1) / mixture.experts;
+  const std::int64_t places = mixture.experts * rows;
+  const TensorId chosen = b.add_many(nonzero_family(), {routing.mask}, {{"count", places}}).front();
+  const TensorId rank = take(b, chosen, 1, 1);
+  const TensorId row = take(b, chosen, 1, 2);
+  TensorId y = b.view(b.add_many(index_family(), {hidden, row}, {}).front(),
+                      {mixture.experts, rows, shape[1]});
+  {
+    const auto scope = b.scope("experts");
+    const TensorId gate_up =
+        b.parameter("gate_up_proj", {mixture.experts, 2 * mixture.ffn, shape[1]});
+    const TensorId down = b.parameter("down_proj", {mixture.experts, shape[1], mixture.ffn});
+    const std::vector<TensorId> halves =
+        b.split(b.matmul(y, b.transpose(gate_up, 1, 2)), mixture.ffn, 2);
+    y = b.multiply(activate(b, mixture.activation, halves[0]), halves[1]);
+    y = b.matmul(y, b.transpose(down, 1, 2));
+  }
+  const TensorId weight = b.add_many(index_family(), {routing.weights, row, rank}, {}).front();
+  const TensorId weighted = b.multiply(b.view(y, {places, shape[1]}), b.view(weight, {places, 1}));
+  const TensorId result = zeros_like_tokens(b, hidden, shape[0], shape[1]);
+  return b.add_many(index_add_family(), {result, row, weighted}, {{"in_place", std::int64_t{1}}})
+      .front();
+}
+
 }  // namespace
 }  // namespace experts_detail
 
@@ -106,6 +136,7 @@ TensorId mixture_of_experts(ModelBuilder& builder, std::string_view module, Tens
   const experts_detail::Routing routing = experts_detail::route(b, hidden, mixture);
   scope.local(routing.weights);
   scope.local(routing.mask);
+  if (mixture.grouped) return b.view(experts_detail::grouped(b, hidden, routing, mixture), shape);
   if (mixture.capacity_factor) {
     const std::int64_t capacity = expert_capacity(mixture, tokens);
     return b.view(experts_detail::dispatched(b, hidden, routing, mixture, capacity), shape);

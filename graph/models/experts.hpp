@@ -19,6 +19,9 @@ struct MixtureOfExperts {
   // With a capacity factor every expert works on exactly expert_capacity() places: tokens beyond
   // are dropped, empty places are padding.
   std::optional<double> capacity_factor = {};
+  // All experts are one parameter each of [experts, 2 ffn, width] and [experts, width, ffn], and
+  // compute as batched products, each on as many rows as the most loaded one.
+  bool grouped = false;
 };
 
 // Returns the places of one expert (Lepikhin et al. 2020, GShard): ceil(factor * tokens * per_token

@@ -10,6 +10,17 @@ TensorId image_input(ModelBuilder& builder, const ModelOptions& options, std::in
   return builder.input("images", {options.micro_batch, kColours, side, side}, options.dtype);
 }
 
+TensorId squeeze_excitation(ModelBuilder& builder, std::string_view module, TensorId x,
+                            std::int64_t squeezed, std::string_view activation) {
+  ModelBuilder& b = builder;
+  auto scope = b.scope(module);
+  scope.local(x);
+  TensorId scale = b.conv2d("fc1", b.global_avg_pool2d(x), squeezed, {});
+  scale = b.conv2d("fc2", b.activation(activation, scale, true), b.shape(x)[1], {});
+  scale = b.activation("sigmoid", scale);
+  return b.multiply(scale, x);
+}
+
 void add_image_loss(ModelBuilder& builder, TensorId logits, const ModelOptions& options) {
   builder.set_output(logits);
   builder.set_samples(options.micro_batch, 0);

@@ -11,9 +11,11 @@ namespace tidemark {
 std::vector<ModelPreset> all_presets() {
   std::vector<ModelPreset> presets;
   for (std::vector<ModelPreset> family :
-       {mlp_presets(), gpt_presets(), llama_presets(), torch_encoder_presets(), bert_presets(),
-        t5_presets(), lstm_presets(), resnet_presets(), vgg_presets(), densenet_presets(),
-        mobilenet_presets(), convnext_presets(), vit_presets(), unet_presets()}) {
+       {mlp_presets(),      gpt_presets(),           llama_presets(),     decoder_presets(),
+        deepseek_presets(), torch_encoder_presets(), bert_presets(),      t5_presets(),
+        whisper_presets(),  lstm_presets(),          resnet_presets(),    regnet_presets(),
+        vgg_presets(),      densenet_presets(),      mobilenet_presets(), efficientnet_presets(),
+        convnext_presets(), vit_presets(),           swin_presets(),      unet_presets()}) {
     std::move(family.begin(), family.end(), std::back_inserter(presets));
   }
   return presets;

@@ -59,6 +59,8 @@ template <class Config>
 
 // The presets of each architecture's file.
 [[nodiscard]] std::vector<ModelPreset> bert_presets();
+[[nodiscard]] std::vector<ModelPreset> decoder_presets();
+[[nodiscard]] std::vector<ModelPreset> deepseek_presets();
 [[nodiscard]] std::vector<ModelPreset> densenet_presets();
 [[nodiscard]] std::vector<ModelPreset> gpt_presets();
 [[nodiscard]] std::vector<ModelPreset> llama_presets();
@@ -66,11 +68,15 @@ template <class Config>
 [[nodiscard]] std::vector<ModelPreset> mlp_presets();
 [[nodiscard]] std::vector<ModelPreset> mobilenet_presets();
 [[nodiscard]] std::vector<ModelPreset> convnext_presets();
+[[nodiscard]] std::vector<ModelPreset> efficientnet_presets();
+[[nodiscard]] std::vector<ModelPreset> regnet_presets();
 [[nodiscard]] std::vector<ModelPreset> resnet_presets();
+[[nodiscard]] std::vector<ModelPreset> swin_presets();
 [[nodiscard]] std::vector<ModelPreset> t5_presets();
 [[nodiscard]] std::vector<ModelPreset> torch_encoder_presets();
 [[nodiscard]] std::vector<ModelPreset> unet_presets();
 [[nodiscard]] std::vector<ModelPreset> vgg_presets();
 [[nodiscard]] std::vector<ModelPreset> vit_presets();
+[[nodiscard]] std::vector<ModelPreset> whisper_presets();
 
 }  // namespace tidemark
