@@ -21,6 +21,7 @@
 #include "cli/commands/diff.hpp"
 #include "cli/commands/manual.hpp"
 #include "cli/commands/plan.hpp"
+#include "cli/commands/price.hpp"
 #include "cli/commands/recipe.hpp"
 #include "cli/commands/replay_allocator.hpp"
 #include "cli/commands/replay_eviction.hpp"
@@ -39,7 +40,7 @@ using Commands =
                CompareCommand, CheckCommand, ListCommand, DescribeCommand, GraphCommand,
                InitCommand, ImportCommand, PackCommand, PlanCommand, ReplayAllocatorCommand,
                ReplayEvictionCommand, RecipeCommand, ManualCommand, SchemaCommand,
-               CompletionCommand, CalibrateCommand, ValidateCommand>;
+               CompletionCommand, CalibrateCommand, ValidateCommand, PriceCommand>;
 
 constexpr const char* kAbout =
     "Tidemark simulates training steps of a deep-learning model on a GPU, event by event: does it "
