@@ -19,16 +19,6 @@ DeviceProfile device_of(const StepSpec& spec) {
   return device;
 }
 
-DType compute_type(const StepSpec& spec) {
-  const PrecisionRules& rules = rules_of(spec.training.precision);
-  for (const TrainingRewrite* rewrite : policies_of<TrainingRewrite>(spec)) {
-    if (rewrite->compute_dtype()) return *rewrite->compute_dtype();
-  }
-  if (rules.tf32) return DType::kTf32;
-  if (rules.fp8) return DType::kFloat8;
-  return rules.autocast.value_or(rules.model);
-}
-
 Bytes process_overhead(const StepSpec& spec) {
   if (!spec.allocator->traits().has_overhead) return Bytes(0);
   const FrameworkProfile& framework = spec.device.framework;

@@ -127,7 +127,7 @@ TEST_SUITE("unit") {
     CHECK(found("{model: gpt2, hardware: a, policies: [checkpoint_every: {period: 2}]}") == "");
     CHECK(found("{modle: gpt2}") != "");
     CHECK(found("{training: {microbatch: 4}}") != "");
-    CHECK(found("{training: {micro_batch: yes}}") != "");
+    CHECK(found("{training: {micro_batch: [4]}}") != "");
     CHECK(found("{training: {precision: fp17}}") != "");
     CHECK(found("{policies: [checkpoint_evry]}") != "");
     CHECK(found("{policies: [{checkpoint_every: {}, zero: {}}]}") != "");
