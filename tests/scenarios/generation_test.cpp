@@ -21,10 +21,10 @@ constexpr std::string_view kLlama =
 
 PointResult generated(std::string_view model, std::string_view training,
                       std::string_view policies = "") {
-  const Scenario step =
-      decode(fmt::format("model: {}\nhardware: {{gpu: a100-sxm-80gb, host: {{dispatch: 1us}}}}\nallocator: ideal\n"
-                         "training: {{mode: generate, {}}}\npolicies: [{}]\n",
-                         model, training, policies));
+  const Scenario step = decode(fmt::format(
+      "model: {}\nhardware: {{gpu: a100-sxm-80gb, host: {{dispatch: 1us}}}}\nallocator: ideal\n"
+      "training: {{mode: generate, {}}}\npolicies: [{}]\n",
+      model, training, policies));
   return simulate(step, build_training(step), {.smallest_capacity = false});
 }
 
