@@ -53,7 +53,8 @@ std::string scenario_of(const fs::path& model, const std::string& gpu, std::int6
   return fmt::format(
       "{{version: 1, model: {{onnx: {}, batch_axis: 0}}, hardware: {}, training: {{micro_batch: "
       "{}, "
-      "precision: fp16_autocast, optimizer: {{name: sgd, momentum: 0.9}}, memory_format: {}}}}}",
+      "precision: fp16_autocast, optimizer: {{name: sgd, momentum: 0.9}}, framework: "
+      "torch-1.13-cuda, loss_scale: dynamic, memory_format: {}}}}}",
       quoted_path(model), quoted_path(gpu), batch, layout);
 }
 
