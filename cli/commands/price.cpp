@@ -59,7 +59,7 @@ std::string table_of(const std::vector<OperatorPrice>& prices, const DeviceProfi
                    {format_duration(price.time)},
                    {std::string(name_of(price.bound))},
                    {percent(price.efficiency())},
-                   {format_count(price.flops.count)},
+                   {operations(price.flops)},
                    {format_bytes(price.bytes)},
                    {format_flops_rate({price.flops.count / seconds})},
                    {format_bandwidth({static_cast<double>(price.bytes.count) / seconds})}});

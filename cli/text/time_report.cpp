@@ -48,7 +48,7 @@ std::string table_of(const std::vector<TimeTerm>& terms, const TimeTerms& all,
                    {time(term.backward)},
                    {time(term.optimizer)},
                    {time(term.recompute)},
-                   {term.work.flops.count > 0 ? format_count(term.work.flops.count) : ""},
+                   {term.work.flops.count > 0 ? operations(term.work.flops) : ""},
                    {format_bytes(term.work.bytes)},
                    {std::string(name_of(term.work.bound()))}});
   };

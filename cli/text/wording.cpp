@@ -86,6 +86,11 @@ std::string rate(double per_second) {
   return fmt::format("{:.{}f}", per_second, per_second >= 99.95 ? 0 : per_second >= 9.995 ? 1 : 2);
 }
 
+std::string operations(Flops flops) {
+  const std::string rate = format_flops_rate({flops.count});
+  return rate.substr(0, rate.find('/'));
+}
+
 std::string percent(double share) {
   const double value = share * 100;
   return std::abs(value) >= 9.95 || value == 0 ? fmt::format("{:.0f} %", value)

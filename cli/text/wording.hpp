@@ -29,6 +29,7 @@ class BytesColumn {
 
 [[nodiscard]] std::string grouped(std::int64_t number);  // "1,234,567"
 [[nodiscard]] std::string rate(double per_second);       // "9,696", "89.4", "0.52"
+[[nodiscard]] std::string operations(Flops flops);       // "137 GFLOP"
 [[nodiscard]] std::string percent(double share);         // "52 %", "0.4 %"
 [[nodiscard]] std::string share_of(std::int64_t part, std::int64_t whole);
 [[nodiscard]] std::string in_seconds(Duration duration,
