@@ -2,12 +2,14 @@
 #include <fstream>
 #include <string>
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include "bench/figures.hpp"
 #include "plots/chrome_trace.hpp"
 #include "scenarios/read/environment.hpp"
 #include "scenarios/read/scenario.hpp"
+#include "scenarios/studies/simulate_points.hpp"
 #include "sim/step/simulate.hpp"
 
 namespace tidemark::bench {
@@ -48,6 +50,47 @@ double chrome_trace_seconds(const Environment& environment, std::string_view tex
   });
 }
 
+constexpr std::string_view kSweep = R"(
+version: 1
+name: rate
+model: gpt2
+hardware: a100-sxm-40gb
+training: {steps: 2}
+allocator: torch
+sweep:
+  matrix:
+    training.micro_batch: [1, 2, 3, 4, 5, 6, 7, 8]
+    training.sequence: [128, 256, 384, 512, 640, 768, 896, 1024]
+    policies: [[], [{checkpoint_every: {period: 1}}]]
+)";
+
+// Points per second of a sweep on one thread: read, built, compiled, verified and run, and followed
+// until the steps repeat.
+double sweep_rate(std::string_view allocator) {
+  std::string text(kSweep);
+  text.replace(text.find("torch"), 5, allocator);
+  const Value document = parse_document(text, "bench.yaml");
+  std::size_t points = 0;
+  const double seconds = median_seconds(5, [&] {
+    const Environment environment = default_environment({});
+    points = simulate_points(
+                 document, environment, 1,
+                 {.smallest_capacity_of_fitting = false, .convergence_limit = kConvergenceLimit})
+                 .size();
+  });
+  return static_cast<double>(points) / seconds;
+}
+
+// Seconds that a run of GPT-2 with 1,536 layers takes.
+double deep_seconds(const Environment& environment, std::string_view allocator) {
+  std::string text =
+      "{version: 1, model: {preset: gpt2, layers: 1536}, hardware: {gpu: h100-sxm-80gb, hbm: "
+      "{capacity: 4000GiB}}, allocator: ";
+  text += allocator;
+  text += '}';
+  return median_seconds(5, [&] { static_cast<void>(whole(environment, text)); });
+}
+
 }  // namespace
 
 std::vector<Figure> pipeline_figures() {
@@ -83,6 +126,16 @@ std::vector<Figure> pipeline_figures() {
                      .value = median_seconds(15, [&] { last = whole(environment, torch); }) * 1e3,
                      .unit = "ms",
                      .required = "at most 3 times that of the ideal allocator"});
+  for (const std::string_view allocator : {"ideal", "torch"}) {
+    figures.push_back({.name = fmt::format("sweep.gpt2_{}", allocator),
+                       .value = sweep_rate(allocator),
+                       .unit = "points/s",
+                       .required = allocator == "ideal" ? ">= 800" : ">= 550"});
+    figures.push_back({.name = fmt::format("pipeline.gpt2_1536_layers_{}", allocator),
+                       .value = deep_seconds(environment, allocator),
+                       .unit = "s",
+                       .required = allocator == "ideal" ? "<= 0.35" : "<= 0.8"});
+  }
   figures.push_back({.name = "trace.llama_2_7b_chrome",
                      .value = chrome_trace_seconds(environment, torch) * 1e3,
                      .unit = "ms"});
