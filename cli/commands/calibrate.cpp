@@ -164,6 +164,10 @@ int CalibrateCommand::execute(const Console& console) const {
       read.push_back(read_measured_operators(table));
     }
   }
+  for (const std::string& file : measured_files(tables)) {
+    if (identity_of_path(file) != identity_of_path(output)) continue;
+    throw UserError(fmt::format("--output: {} is one of the tables of measurements", output));
+  }
   WholeFile written(output);
   const Calibration calibration = calibrate(device, read, gpu_names(environment), options);
   written.write(calibrated_profile(calibration, calibrate_detail::base_name(profile, output)));

@@ -158,7 +158,8 @@ int ValidateCommand::execute(const Console& console) const {
   }
   print(json ? validate_detail::document(validation).dump(2) + '\n'
              : validate_detail::report(validation, top, console));
-  return kExitFits;
+  // Where no row could be used, nothing was validated.
+  return validation.rows.empty() ? kExitBadInput : kExitFits;
 }
 
 }  // namespace tidemark

@@ -274,7 +274,8 @@ void ProfileParameter::set(DeviceProfile& profile, double value) const {
 }
 
 std::string ProfileParameter::written(double value) const {
-  return time ? fmt::format("{:.4g}us", value / parameters_detail::kMicrosecond)
+  // Times of a profile are whole nanoseconds.
+  return time ? fmt::format("{}ns", std::llround(value / parameters_detail::kNanosecond))
               : fmt::format("{:.4g}", value);
 }
 

@@ -80,6 +80,10 @@ std::vector<OperatorPrice> price_operator(const OperatorText& op, const DevicePr
     const Operator& kernel = op.graph.operators[id];
     if (!is_priced_by_device(kernel.work.op_class)) continue;
     if (!operator_price_detail::is_asked_for(kernel, op.backward)) continue;
+    if (costs.device[id].count() >= kLargestQuantity) {
+      throw UserError(fmt::format("{} takes longer than the longest time that is counted, {}",
+                                  op.text, format_duration(Duration(kLargestQuantity))));
+    }
     OperatorPrice result{.text = op.text,
                          .kernel = kernel.name,
                          .op_class = kernel.work.op_class,

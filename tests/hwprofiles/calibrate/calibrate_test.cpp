@@ -170,6 +170,11 @@ TEST_SUITE("unit") {
     CHECK(workspace.read("out/rows.csv").starts_with("group,metric,row,file,line,predicted"));
     CHECK(workspace.read("out/validate.svg").find("measured") != std::string::npos);
     CHECK(workspace.read("out/validate.html").find("softmax fp32") != std::string::npos);
+    const std::string table = workspace.read("m.csv");
+    CHECK(workspace.run("calibrate a100-sxm-80gb m.csv -o ./m.csv").code == 2);
+    CHECK(workspace.read("m.csv") == table);
+    // Fitted times are whole nanoseconds, as a profile has them.
+    CHECK(workspace.run("run gpt2 --gpu ./new.yaml -s model.layers=1 --json").code == 0);
     CHECK(workspace.run("calibrate a100-sxm-80gb none.csv -o x.yaml").code == 2);
     CHECK_FALSE(workspace.exists("x.yaml"));
   }
