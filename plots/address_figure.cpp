@@ -46,7 +46,7 @@ std::vector<std::size_t> returns_of(const StepProgram& program, const MemoryTime
   return returns;
 }
 
-// What a rectangle covers, in whole pixels.
+// The whole pixels that a rectangle covers.
 using Pixels = std::tuple<long, long, long, long>;
 
 }  // namespace

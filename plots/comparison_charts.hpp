@@ -40,7 +40,7 @@ struct ProvenLeast {
 
 // Returns overhead over budget, one line per policy in the order of first appearance. Budgets at
 // which a policy has no schedule are hollow marks above the plot, each policy on a row of its own.
-// What is proven is a bar under each budget, with its overhead; no policy of the class is below.
+// The proven least overhead is a bar under each budget; no policy of the class is below it.
 [[nodiscard]] SvgChart budget_chart(const std::string& title,
                                     const std::vector<BudgetPoint>& points,
                                     const ProvenLeast& least = {});

@@ -1,4 +1,4 @@
-// What calibrate and validate say about rows that they leave out.
+// The part of the reports of calibrate and validate about rows that they leave out.
 #pragma once
 
 #include <map>

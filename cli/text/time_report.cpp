@@ -131,7 +131,7 @@ std::string bounds_text(const PointResult& point) {
 std::string cost_text(const PointResult& point) {
   const StepCost& cost = point.cost;
   std::string text;
-  // What a million tokens or a thousand samples take says more than a step.
+  // Costs are given per million tokens or thousand samples, which can be compared across steps.
   const bool tokens = point.tokens > 0;
   const double units = tokens ? point.tokens / 1e6 : point.samples / 1e3;
   if (!(units > 0)) return text;

@@ -94,7 +94,7 @@ constexpr FrameworkRules kTorch113Cpu{
     .fused_adam_step_bytes = Bytes(4),
     .checkpoint_random_state = Bytes(5056)};
 
-// What 2.1 lacks of 2.4 changes no memory of a step.
+// The differences between 2.1 and 2.4 change no memory of a step.
 constexpr FrameworkRules torch_2_1_cuda() {
   FrameworkRules rules = kTorch24Cuda;
   rules.name = "torch-2.1-cuda";

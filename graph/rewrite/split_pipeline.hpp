@@ -4,7 +4,7 @@
 //   chunks    0       0         0       | 1         1         1
 //                                       ^ one value crosses
 //
-// What precedes the first block belongs to the first chunk, what follows the last to the last. A
+// Operators before the first block belong to the first chunk, those after the last to the last. A
 // value that depends on samples and on parameters is sent from chunk to chunk until the last one
 // that reads it. Any other value (a mask, positions, a weight in another type) is computed by every
 // chunk that reads it, and parameters, buffers and inputs are held by every chunk that reads them:

@@ -142,7 +142,7 @@ std::optional<std::string> impossible(const MeasuredOperator& op, const DevicePr
     } else if (is_dense_convolution(work.op_class)) {
       least += work.flops.count / (observations_detail::kAboveConvolution * peak);
     } else {
-      // What fits into L2 is read faster than from memory.
+      // Operands that fit into L2 are read faster than from memory.
       const double rate = std::max(
           device.hbm.bandwidth.value,
           work.read + work.written <= device.l2.capacity * 2 ? device.l2.bandwidth.value : 0.0);

@@ -12,7 +12,7 @@
 
 namespace tidemark {
 
-// What a table adds to kernels that were timed from the host:
+// The overhead that a table adds to kernels timed from the host:
 //   measured = max(floor, overhead + kernels)
 // The floor is what the smallest operators of one kind took, which is the host's time to issue one;
 // the overhead is the part of it that does not hide behind the kernel.

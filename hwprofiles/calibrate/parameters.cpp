@@ -18,7 +18,8 @@ namespace {
 constexpr double kMicrosecond = 1e-6;
 constexpr double kNanosecond = 1e-9;
 
-// What a window's shape does hangs less on the device than on cuDNN's algorithms.
+// The prior's spread for the effect of a window's shape, which depends less on the device than on
+// cuDNN's algorithms.
 constexpr double kShapeSpread = 0.15;
 
 void add_tile(std::vector<ProfileParameter>& found, const char* cores,

@@ -5,8 +5,8 @@
 //   powersgd     += error | clone | P = M Q | all_reduce P | Q = M^T P | all_reduce Q | M = P Q^T
 //   onebit       signs of bucket + error | all_to_all | average, signs    | all_gather | unpack
 //
-// What follows a collective runs when the next bucket is full: DDP's futures go on without the
-// compute stream, which waits for all of them after backward. (torch/distributed/algorithms/
+// The operators after a collective run when the next bucket is full: DDP's futures go on without
+// the compute stream, which waits for all of them after backward. (torch/distributed/algorithms/
 // ddp_comm_hooks/default_hooks.py and powerSGD_hook.py; compressed_allreduce of DeepSpeed's 1-bit
 // optimizers, deepspeed/runtime/comm.)
 #pragma once

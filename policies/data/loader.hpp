@@ -31,8 +31,8 @@ struct LoaderSpec {
 // Reads the mapping `loader` of `training`. Throws UserError.
 [[nodiscard]] LoaderSpec decode_loader(const Decoder& loader);
 
-// What a loader keeps and how fast it delivers; bytes are upper bounds, reached where the loop is
-// slower than the loader.
+// The memory that a loader keeps and the rate at which it delivers; bytes are upper bounds, reached
+// where the loop is slower than the loader.
 struct LoaderFigures {
   Bytes batch;                   // inputs of one micro-batch
   std::int64_t outstanding = 0;  // batches outside of the training loop

@@ -39,7 +39,8 @@ using AnyPolicy = std::variant<std::unique_ptr<ForwardRewrite>, std::unique_ptr<
          std::holds_alternative<std::unique_ptr<TrainingRewrite>>(policy);
 }
 
-// What the policies of a list ask of the mesh. The data ranks are what the number of GPUs leaves.
+// The sizes that the policies of a list ask of the mesh. The data ranks are what the number of GPUs
+// leaves.
 struct MeshRequest {
   int tensor = 1;
   int context = 1;

@@ -18,7 +18,7 @@ using BlockTypes = std::vector<DType>;
 [[nodiscard]] Graph with_block_types(const Graph& graph, const BlockTypes& types, DType computes,
                                      const FrameworkRules& rules);
 
-// What with_block_types() is made of: the same for the blocks where `chosen` is not 0.
+// The two rewrites of which with_block_types() is composed, for the blocks where `chosen` is not 0.
 [[nodiscard]] Graph autocast_blocks(const Graph& graph, const std::vector<char>& chosen, DType low,
                                     const FrameworkRules& rules);
 [[nodiscard]] Graph fp8_blocks(const Graph& graph, const std::vector<char>& chosen);

@@ -42,7 +42,7 @@ class ShardedStep {
   IdVector<ParameterId, StorageId> build();
 
  private:
-  // What one unit keeps and what it makes.
+  // One unit's shards and the storages that its gathers and reductions make.
   struct Unit {
     std::string name;
     StateRanks ranks;

@@ -1,4 +1,4 @@
-// What room a schedule leaves within its budget goes to values that it recomputes.
+// Spends the room that a schedule leaves within its budget on keeping values that it recomputes.
 //
 //   x ... | x' ... y' ... | dx        x' is taken out: x stays until y' and dx, if that fits
 #pragma once

@@ -1,4 +1,4 @@
-// What is asked of a policy that makes plans for a cost graph, and its answer.
+// The question put to a policy that makes plans for a cost graph, and its answer.
 #pragma once
 
 #include <chrono>

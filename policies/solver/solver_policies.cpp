@@ -94,8 +94,8 @@ PlanFunction decode_min_cut(const Decoder& /*d*/) {
       choice.consider(saved_share_schedule(problem, *request.saved_share));
     } else if (!footprint_fault(problem, request.budget.count)) {
       consider_min_cuts(problem, choice);
-      // What the cheapest cuts recompute is recomputed together, early in backward; checkpoints
-      // part it. They are saved values, too.
+      // Values that the cheapest cuts recompute are recomputed together, early in backward;
+      // checkpoints part it. They are saved values, too.
       for (const std::string_view over : {"nodes", "articulation", "layers"})
         consider_chen(problem, over, choice);
       choice.use_room();

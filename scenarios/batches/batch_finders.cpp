@@ -60,7 +60,8 @@ FinderTrials find_by_power(const BatchFinder& finder, Trials trials) {
   std::int64_t batch = finder.first;
   for (int trial = 0; trial < finder.max_trials && batch > 0; ++trial) {
     if (trials.run(batch)) {
-      // What does not change any more ends the search: the data set as one batch is not tried.
+      // A batch that does not change any more ends the search: the data set as one batch is not
+      // tried.
       const bool last = trial + 1 == finder.max_trials;
       if (!last) batch = std::min(2 * batch, finder.samples);
       if (batch >= finder.samples) break;

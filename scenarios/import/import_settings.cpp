@@ -103,7 +103,7 @@ bool stands_at(const Value& value, const Location& place) {
                      [&](const Value& item) { return stands_at(item, place); });
 }
 
-// What was left out of a scenario.
+// The settings that were left out of a scenario.
 struct LeftOut {
   std::string key;  // "policies.zero.overlap_comm"
   Value value;

@@ -18,7 +18,7 @@ struct ImportedSetting {
   std::string key;    // "zero_optimization.stage"
   std::string value;  // on one line, as JSON
   Location location;  // location of the key
-  // What it becomes in the scenario ("policies.zero.stage: 3"), or the reason why nothing.
+  // The key that it becomes in the scenario ("policies.zero.stage: 3"), or the reason why nothing.
   std::string outcome;
 };
 

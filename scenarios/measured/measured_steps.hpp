@@ -21,7 +21,7 @@ namespace tidemark {
 // Whether the columns are those of a table of training steps.
 [[nodiscard]] bool is_step_table(const CsvTable& table);
 
-// What a row says about the step that it describes.
+// The quantity that a row states of its step.
 enum class StepMetric {
   kStepTime,
   kTokensPerSecondPerGpu,

@@ -15,7 +15,7 @@ namespace {
 // Longer programs take a second or more for some twenty further runs.
 constexpr std::size_t kMostInstructions = 200'000;
 
-// What a varied figure is compared by.
+// The results whose change shows the influence of a varied figure.
 struct Figures {
   double step = 0;    // seconds
   double memory = 0;  // bytes

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kStart = ".points";
 constexpr std::string_view kEnd = ".lock";
 
-// What a lock file says: the digest of the sweep and the process.
+// The contents of a lock file: the digest of the sweep and the process.
 struct Holder {
   std::string digest;
   std::string process;

@@ -22,8 +22,8 @@ struct GenerationFigures {
   Duration decode{};       // all further tokens
   Duration first_step{};   // the first token after the prompt's
   Duration last_step{};    // the last token
-  // What the last token takes at least: the bytes that its kernels read and write, at the
-  // bandwidth of the device.
+  // The least time of the last token: the bytes that its kernels read and write, at the bandwidth
+  // of the device.
   Duration memory_bound{};
   // Blocks of a paged cache that the device has room for, as vLLM counts them: what its share of
   // the device leaves beside the peak without the cache, over the bytes of a block in all layers.
@@ -32,7 +32,7 @@ struct GenerationFigures {
   [[nodiscard]] double tokens_per_second() const;  // of all sequences, without the prompt's pass
 };
 
-// What generation_figures() looks at: a run of generated text whose events are recorded.
+// A run of generated text whose events are recorded: the input of generation_figures().
 struct GenerationRun {
   const TrainingGraph& graph;
   const StepProgram& program;

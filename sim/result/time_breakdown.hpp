@@ -15,7 +15,7 @@
 
 namespace tidemark {
 
-// What a kernel's time depends on: a device with a higher rate of it would be faster.
+// The rate that bounds a kernel's time: a device on which it is higher would be faster.
 enum class Bound : std::uint8_t { kCompute, kMemory, kLaunch };
 inline constexpr std::size_t kBounds = 3;
 [[nodiscard]] constexpr std::string_view name_of(Bound bound) {

@@ -1,4 +1,4 @@
-// What a pipeline's stage receives from the others, for runs of the stage alone.
+// The values that a pipeline's stage receives from the others, for runs of the stage alone.
 #pragma once
 
 #include <cstdint>

@@ -27,8 +27,8 @@ struct Compiled {
   const EvictionPolicy* eviction = nullptr;  // owned by the StepSpec
   PackedPlacement placement;                 // filled for the allocator `packed` only
   std::vector<SavedTensor> saved;            // tensors of one micro-batch, after policies
-  // What a pipeline's stage receives, and when, in a run of all stages: with it the stage runs
-  // alone as it does among the others.
+  // The values that a pipeline's stage receives, and when, in a run of all stages: with them the
+  // stage runs alone as it does among the others.
   std::vector<Arrival> arrivals;
   // The programs of all stages of a pipeline, in place of a program of its own.
   std::vector<Compiled> stages;

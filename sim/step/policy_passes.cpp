@@ -146,8 +146,8 @@ PolicyPasses::DecidedBy PolicyPasses::plan_recomputation(const OrderedStep& step
       if (plan.decided(gap) && !decided_by[gap]) decided_by[gap] = i;
     }
   };
-  // What rewrites gather again comes ahead of recomputation that reads it, whatever the order in
-  // which the policies are listed.
+  // Parameters that rewrites gather again come ahead of recomputation that reads them, whatever the
+  // order in which the policies are listed.
   ask_each(step, plan, [&](std::size_t i, const PolicyContext& context) {
     const auto* rewrite = policy_passes_detail::as_kind<TrainingRewrite>(spec_.policies[i]);
     if (rewrite == nullptr) return;

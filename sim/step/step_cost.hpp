@@ -1,4 +1,4 @@
-// What one step costs on all devices: their time, energy and price.
+// The cost of one step on all devices: their time, energy and price.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What a step trains otherwise than its scenario may mean.
+// Warnings about steps that train otherwise than their scenario may mean.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What pictures of memory over time show besides what is live.
+// Marks in pictures of memory over time besides what is live.
 #include "plots/memory_figure.hpp"
 
 #include <algorithm>

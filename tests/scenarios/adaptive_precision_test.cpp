@@ -28,7 +28,7 @@ std::int64_t peak(const PointResult& point) {
   return point.run.live.bytes.count;
 }
 
-// What a choice rounds off, in units of a block in bf16: fp8 has 4 digits where bf16 has 8.
+// The rounding of a choice, in units of a block in bf16: fp8 has 4 digits where bf16 has 8.
 constexpr int kFp8 = 16;
 
 struct Choice {

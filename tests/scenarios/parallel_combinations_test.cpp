@@ -114,8 +114,8 @@ void check_updates(const TrainingGraph& graph, const Combination& c) {
   }
 }
 
-// What is gathered is a parameter and no more than the padding of its shards, and a rank has one
-// copy of it.
+// Each gathered storage is a parameter and no more than the padding of its shards, and a rank has
+// one copy of it.
 void check_gathered(const TrainingGraph& graph, const PointResult& point) {
   Bytes most;
   for (const Storage& storage : graph.storages) {

@@ -1,4 +1,4 @@
-// What a training loop does around the optimizer: updates in backward, averaged weights, a loss
+// The work of a training loop around the optimizer: updates in backward, averaged weights, a loss
 // scale, clipped gradients. Recorded figures are those of PyTorch 1.13.1 on a CPU.
 #include <algorithm>
 #include <cstdint>

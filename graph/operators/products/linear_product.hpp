@@ -1,4 +1,5 @@
-// What the families of linear layers share: x [..., k] times a weight, plus an optional bias [n].
+// Operands and shapes of all families of linear layers: x [..., k] times a weight, plus an
+// optional bias [n].
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What lies outside of every module has the name that people give it.
+// Operators outside of every module have the names that people give them.
 #include "graph/analysis/module_names.hpp"
 
 #include <map>

@@ -1,6 +1,6 @@
-// What one operator keeps by which side needs a gradient, as probed on PyTorch 1.13.1: figures of
-// shared/cases/adapters/frozen-op-probe.csv. Inputs and parameters are kept by reference; `made`
-// are the bytes of tensors that are neither.
+// The operands that one operator keeps by which side needs a gradient, as probed on PyTorch 1.13.1:
+// figures of shared/cases/adapters/frozen-op-probe.csv. Inputs and parameters are kept by
+// reference; `made` are the bytes of tensors that are neither.
 #include <algorithm>
 #include <string>
 #include <vector>
