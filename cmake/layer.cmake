@@ -30,9 +30,12 @@ endfunction()
 
 # The size at which joined sources (CMAKE_UNITY_BUILD) build fastest on two cores: most of a source's
 # time is its headers, and one piece must not be left over for one core. Each source has its helpers
-# in a namespace of its own, so that any of them can be joined (tests/components_test.cpp).
+# in a namespace of its own, so that any of them can be joined (tests/components_test.cpp). Who
+# changes files one at a time waits less with -DCMAKE_UNITY_BUILD_BATCH_SIZE=4.
 function(tidemark_joins_sources target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 24)
+  if(NOT DEFINED CMAKE_UNITY_BUILD_BATCH_SIZE)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 24)
+  endif()
 endfunction()
 
 # Adds library tidemark_<name>, alias tidemark::<name>, from every .cpp under the current folder.
