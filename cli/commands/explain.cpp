@@ -60,7 +60,7 @@ void ExplainCommand::attach(CLI::App& parent) {
 int ExplainCommand::execute(const Console& console) const {
   const Environment environment = input.environment(console);
   const Value document = input.load().front();
-  // Of a sweep only the base is explained; keys of a point are given with -s. Several GPUs are
+  // Only the base of a sweep is explained; keys of a point are given with -s. Several GPUs are
   // explained one after the other.
   std::vector<Value> bases{without_sweep(document)};
   if (!input.other_gpus.empty()) {

@@ -217,7 +217,7 @@ std::string text_of(const Recipes& recipes, const Base& base, const Console& con
                                  recipes.fitting.size(), recipes.combinations,
                                  format_bytes(recipes.fitting.front().point.capacity));
   text += table_of(recipes, console.colour, console.terminal ? console.width : 0);
-  // What is first of each method is the fastest.
+  // The first one of each method is the fastest.
   int number = 0;
   for (std::size_t i = 0; i < recipes.shown.size(); ++i) {
     ++number;

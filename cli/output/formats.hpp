@@ -12,7 +12,7 @@
 
 namespace tidemark {
 
-// How the files about one run are named and signed.
+// The names and signatures of the files about one run.
 struct RunFiles {
   std::string suffix;     // "-2" for the second of several points
   std::string reproduce;  // says how to make them again; empty: unknown

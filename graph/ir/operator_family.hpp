@@ -14,7 +14,7 @@ class SavedSet;         // operators/node_view.hpp
 class BackwardBuilder;  // operators/backward_builder.hpp
 class ForwardBuilder;   // operators/forward_builder.hpp
 
-// How an operator differs when its module is in eval().
+// The way in which an operator differs when its module is in eval().
 enum class InEvaluation : std::uint8_t {
   kSame,
   kIdentity,   // it returns its first input: dropout
@@ -30,7 +30,7 @@ struct OperatorFamily {
   void (*save)(SavedSet&);
   void (*backward)(BackwardBuilder&);
   InEvaluation in_evaluation = InEvaluation::kSame;
-  // Which of several families that share their rules this is: the spatial axes of a convolution,
+  // Tells apart families that share their rules: the spatial axes of a convolution,
   // the cell of a recurrent layer.
   int variant = 0;
   // Emits the kernels of a forward that runs several; `forward` is null then.

@@ -25,7 +25,7 @@ inline constexpr int kPhases = 3;
   return kNames[static_cast<int>(phase)];
 }
 
-// How an operator touches a storage, weakest first.
+// The ways in which an operator touches a storage, weakest first.
 enum class Access : std::uint8_t {
   kRead,       // the content is needed
   kMutate,     // changed in place: the old content is needed

@@ -14,7 +14,7 @@ namespace tidemark {
 // One figure. Shares have no unit; times are in seconds here.
 struct ProfileParameter {
   std::string path;  // "efficiency.matmul.fp16"
-  // Where it stands; one of the two is set.
+  // Finds the figure in a profile; one of the two is set.
   std::function<double&(DeviceProfile&)> share;
   std::function<Duration&(DeviceProfile&)> time;
   double lower = 0;  // bounds, above 0

@@ -28,7 +28,7 @@ struct MeasuredOperator {
   std::string kind;        // "matmul", "convolution backward data", "softmax", ...
   std::string text;        // the row in words: "matmul 4096x16x2048 fp16"
   std::vector<Work> work;  // kernels, one after the other
-  // How often each of them runs; empty: once. Only a whole step has any.
+  // The number of times that each of them runs; empty: once. Only a whole step has any.
   std::vector<double> repeats;
   std::string model;  // of a whole step: what is held out, instead of the row
   double seconds = 0;

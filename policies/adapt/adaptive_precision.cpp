@@ -131,15 +131,14 @@ class LayerPrecision final : public ForwardRewrite {
 }  // namespace
 }  // namespace adaptive_precision_detail
 
-Graph AdaptivePrecision::apply(const Graph& graph, const RewriteContext& /*context*/) const {
-  return graph;
-}
-
-Graph AdaptivePrecision::choose(const Graph& graph, const RewriteContext& context, Bytes capacity,
-                                const std::function<Bytes(const Graph&)>& peak,
-                                std::vector<std::string>& notes) const {
+Graph AdaptivePrecision::apply(const Graph& graph, const RewriteContext& context) const {
   using namespace adaptive_precision_detail;
-  if (allowed_.empty()) return graph;
+  if (context.mesh.size(MeshDimension::kPipeline) > 1) {
+    throw UserError({}, "policies.adaptive_precision",
+                    "tries whole steps on one GPU, and 'pipeline' runs one for each stage; give "
+                    "the stages a precision of their own by training.precision");
+  }
+  if (allowed_.empty() || context.trial == nullptr) return graph;
   const DType computes = computes_in(*context.precision);
   const auto with = [&](const std::vector<int>& option) {
     BlockTypes types;
@@ -147,14 +146,16 @@ Graph AdaptivePrecision::choose(const Graph& graph, const RewriteContext& contex
       types.push_back(o == 0 ? computes : allowed_[static_cast<std::size_t>(o - 1)]);
     return with_block_types(graph, types, computes, *context.framework);
   };
-  PrecisionProblem problem{.budget = budget_.value_or(capacity)};
+  PrecisionProblem problem{.budget = budget_.value_or(context.trial->capacity())};
   for (const double products : products_of(graph)) {
     std::vector<double> costs{0};
     for (const DType type : allowed_)
       costs.push_back(products * std::ldexp(1.0, -type_of(type).digits));
     problem.cost.push_back(std::move(costs));
   }
-  problem.peak = [&](const std::vector<int>& option) { return peak(with(option)); };
+  problem.peak = [&](const std::vector<int>& option) {
+    return context.trial->live_peak(with(option));
+  };
   const PrecisionChoice found = cheapest_precision(problem);
   std::string blocks;
   for (std::size_t o = 0; o < allowed_.size(); ++o) {
@@ -168,9 +169,9 @@ Graph AdaptivePrecision::choose(const Graph& graph, const RewriteContext& contex
                           ranges(lowered));
   }
   if (blocks.empty()) blocks = "no block is lowered";
-  notes.push_back(fmt::format("adaptive_precision: {}: {} live, {} a budget of {}", blocks,
-                              format_bytes(found.peak), found.meets ? "within" : "more than",
-                              format_bytes(problem.budget)));
+  context.trial->note(fmt::format("adaptive_precision: {}: {} live, {} a budget of {}", blocks,
+                                  format_bytes(found.peak), found.meets ? "within" : "more than",
+                                  format_bytes(problem.budget)));
   return with(found.option);
 }
 

@@ -1,7 +1,6 @@
 // Lowers the precision of blocks of the model, as cheaply as meets a budget of memory.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,16 +25,12 @@ class AdaptivePrecision final : public ForwardRewrite {
     budget_ = budget;
     return true;
   }
-  // Without trials of whole steps nothing is lowered.
+  // Returns the model with the types that were chosen, and notes them. The cost of a type is what
+  // it rounds off: multiply-adds of a block's linear layers and convolutions times the type's unit
+  // round-off. The device's capacity is the budget where the policy has none. Nothing is lowered
+  // without trials of whole steps. Throws UserError for a pipeline, whose stages are no whole
+  // steps.
   [[nodiscard]] Graph apply(const Graph& graph, const RewriteContext& context) const override;
-
-  // Returns the model with the types that were chosen, and adds a sentence about them. The cost of
-  // a type is what it rounds off: multiply-adds of a block's linear layers and convolutions times
-  // the type's unit round-off. `peak`: live bytes of a step of the model with such a forward graph.
-  // `capacity`: the budget where the policy names none.
-  [[nodiscard]] Graph choose(const Graph& graph, const RewriteContext& context, Bytes capacity,
-                             const std::function<Bytes(const Graph&)>& peak,
-                             std::vector<std::string>& notes) const;
 
  private:
   std::vector<DType> allowed_;  // narrower than the model computes in, widest first

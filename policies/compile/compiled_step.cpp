@@ -45,7 +45,7 @@ void Recomputation::make(StorageId value) {
   for (const Touch& touch : of_maker) {
     const bool made = touch.access == Access::kCreate;
     if (made && again_[touch.storage] != 0 && touch.storage != value) continue;
-    // Statistics that forward has saved are not made again.
+    // Statistics that forward has saved are not recomputed.
     StorageId content = made ? touch.storage : content_of(touch.storage);
     if (touch.storage == value) {
       Storage copy = graph_.storages[value];

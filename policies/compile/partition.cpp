@@ -21,7 +21,7 @@ struct Value {
   int distance = kMostDistance;  // operators from it to backward
   bool read_by_backward = false;
   bool materialised = false;  // some reader in forward cannot be fused with it
-  bool banned = false;        // it is never computed again
+  bool banned = false;        // it is never recomputed
 };
 
 class Partition {

@@ -1,8 +1,8 @@
 // The values of forward that a compiled training step keeps for backward: the minimum cut of
 // PyTorch's AOTAutograd.
 //
-// Each value of forward that backward reads is saved, or computed again from values that are there.
-// Operators that cannot be fused are never computed again, nor are reductions to less than a
+// Each value of forward that backward reads is saved, or recomputed from values that are there.
+// Operators that cannot be fused are never recomputed, nor are reductions to less than a
 // quarter of what they read, random masks, and values that an operator of backward reads that
 // cannot be fused, since those have to be in memory anyway. A saved value of n bytes weighs
 //   n * 1.1^d * (2 if every reader in forward fuses with it),   d: operators to backward, at most

@@ -9,7 +9,7 @@
 
 namespace tidemark {
 
-// How the chunks of a loss are computed.
+// The ways to compute the chunks of a loss.
 enum class ChunkKind : std::uint8_t {
   kCheckpointed,  // each chunk is a function under torch.utils.checkpoint
   kKept,          // torchtune's: a list of logits, each with a loss of its own

@@ -9,7 +9,7 @@
 
 namespace tidemark {
 
-// How the average is computed.
+// The ways to compute the average.
 enum class EmaKind : std::uint8_t {
   kInPlace,   // ema.mul_(decay).add_(p, alpha=1 - decay), or torch._foreach_lerp_
   kSwaUtils,  // torch.optim.swa_utils.AveragedModel: ema + (p - ema) / (n + 1)

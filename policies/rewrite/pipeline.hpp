@@ -15,7 +15,7 @@
 
 namespace tidemark {
 
-// How blocks are shared among chunks.
+// The ways in which blocks are shared among chunks.
 enum class PipelineSplit : std::uint8_t {
   kEven,      // kUniform, or kBalanced where only that comes out even
   kUniform,   // the same number in each

@@ -263,7 +263,8 @@ class Planner {
   // Takes every schedule; keeps only one that is evaluated to be within the budget and the class.
   void consider(Solution solution) {
     if (solution.evaluation.peak > request_.budget.count) return;
-    // Of equal costs the schedule with fewer computations: the host issues each of them.
+    // Among schedules of equal cost the one with fewer computations is better: the host issues
+    // each.
     const auto rank = [](const Solution& s) {
       return std::pair(s.evaluation.cost, s.schedule.size());
     };
@@ -289,7 +290,7 @@ class Planner {
       return {.status = PlanStatus::kInfeasible,
               .reason =
                   fmt::format("node {} cannot be computed within {} ({} bytes), whatever is "
-                              "dropped and computed again for it",
+                              "dropped and recomputed for it",
                               *impossible_, format_bytes(request_.budget), request_.budget.count)};
     }
     if (complete_) {

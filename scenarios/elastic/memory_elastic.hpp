@@ -44,8 +44,8 @@ struct ElasticStudy {
   Duration time{};    // of all steps as chosen
   // The fastest of the micro-batches that fit in every step; none where none does.
   std::optional<FixedSetting> fixed;
-  // What DeepSpeed's elasticity takes for this number of GPUs, and the numbers that can share the
-  // batch.
+  // The batch that DeepSpeed's elasticity takes for this number of GPUs, and the numbers that can
+  // share the batch.
   std::optional<FixedSetting> deepspeed;
   std::vector<std::int64_t> valid_gpus;
 };

@@ -51,7 +51,7 @@ class Settings {
   // Returns the mapping at `key`, empty where there is none; its keys report for themselves.
   [[nodiscard]] Settings group(std::string_view key);
 
-  // Each says what becomes of a key that is there.
+  // Each says the outcome of a key that is there.
   void becomes(std::string_view key, const std::string& outcome);
   void without_effect(std::string_view key, const std::string& reason = "");
   void not_understood(std::string_view key, const std::string& reason);

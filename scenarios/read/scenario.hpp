@@ -40,7 +40,7 @@ struct ReportOptions {
 struct Scenario : StepSpec {
   ModelReference model;
   ReportOptions report;
-  // Where `memory_elastic` is listed, which is a study of several steps and decides nothing in one.
+  // Location of `memory_elastic`, which is a study of several steps and decides nothing in one.
   std::optional<Location> elastic;
 };
 

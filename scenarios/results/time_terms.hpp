@@ -1,4 +1,4 @@
-// Where the time of a step goes: the kernels of its last step by their kind and by module.
+// The terms of a step's time: the kernels of its last step by their kind and by module.
 #pragma once
 
 #include <cstddef>

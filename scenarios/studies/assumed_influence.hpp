@@ -1,5 +1,5 @@
-// Which assumed figures of a device's profile a result hangs on: each is varied over its range, and
-// the same program is run again where its prices change.
+// Finds the assumed figures of a device's profile that a result hangs on: each is varied over its
+// range, and the same program is run again where its prices change.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ namespace tidemark {
 
 struct AssumedInfluence {
   AssumedFigure figure;
-  // Of the step's time and of the device memory used: the shares by which they change at the low
+  // Shares of the step's time and of the device memory used by which they change at the low
   // and at the high end of the figure's range.
   double step_at_low = 0;
   double step_at_high = 0;

@@ -12,7 +12,7 @@
 
 namespace tidemark {
 
-// How the host brings kernels to the device.
+// The ways in which the host brings kernels to the device.
 enum class HostClock : std::uint8_t {
   kEager,       // one by one, each after the framework's work for its operator
   kCudaGraphs,  // each part of a step (forward, backward, optimizer) as one recorded graph

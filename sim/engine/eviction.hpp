@@ -1,4 +1,4 @@
-// Which allocations may be dropped when memory runs out, and how they come back.
+// The allocations that may be dropped when memory runs out, and the recipes that restore them.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Where the time of the last step goes: by operator class, and by what each kernel waits for.
+// The parts of the last step's time: by operator class, and by what each kernel waits for.
 #pragma once
 
 #include <array>

@@ -12,7 +12,6 @@
 #include "graph/operators/generation/cache_operators.hpp"
 #include "graph/rewrite/memory_format.hpp"
 #include "graph/rewrite/unroll_recurrence.hpp"
-#include "policies/adapt/adaptive_precision.hpp"
 #include "policies/rewrite/pipeline.hpp"
 #include "policies/solver/step_costs.hpp"
 #include "sim/engine/cost_table.hpp"
@@ -111,25 +110,38 @@ class ForwardRewrites {
   }
 
  private:
-  Graph applied(std::size_t i, const Graph& graph) {
-    const auto* adaptive = dynamic_cast<const AdaptivePrecision*>(rewrites_[i]);
-    if (adaptive == nullptr) return rewrites_[i]->apply(graph, context_);
-    if (pipeline_of(spec_) != nullptr) {
-      throw UserError({}, "policies.adaptive_precision",
-                      "tries whole steps on one GPU, and 'pipeline' runs one for each stage; give "
-                      "the stages a precision of their own by training.precision");
+  // Tries steps of models that rewrite `i` may choose.
+  class Trial final : public ModelTrial {
+   public:
+    Trial(const ForwardRewrites& all, std::size_t i) : all_(all), i_(i) {}
+    [[nodiscard]] Bytes capacity() const override {
+      return all_.spec_.device.hbm.capacity - process_overhead(all_.spec_);
     }
-    const auto peak = [&](Graph tried) {
-      for (std::size_t j = i + 1; j < rewrites_.size(); ++j)
-        tried = rewrites_[j]->apply(tried, context_);
+    [[nodiscard]] Bytes live_peak(const Graph& graph) const override {
+      Graph tried = graph;
+      for (std::size_t j = i_ + 1; j < all_.rewrites_.size(); ++j)
+        tried = all_.rewrites_[j]->apply(tried, all_.context_);
       std::vector<PassTime> untimed;
-      return live_peak(spec_, train_model(spec_, evaluated(std::move(tried)), untimed));
-    };
-    const Bytes capacity = spec_.device.hbm.capacity - process_overhead(spec_);
-    return adaptive->choose(graph, context_, capacity, peak, model_.warnings);
+      return tidemark::live_peak(
+          all_.spec_, train_model(all_.spec_, all_.evaluated(std::move(tried)), untimed));
+    }
+    void note(std::string sentence) override {
+      all_.model_.warnings.push_back(std::move(sentence));
+    }
+
+   private:
+    const ForwardRewrites& all_;
+    std::size_t i_;
+  };
+
+  [[nodiscard]] Graph applied(std::size_t i, const Graph& graph) const {
+    Trial trial(*this, i);
+    RewriteContext context = context_;
+    context.trial = &trial;
+    return rewrites_[i]->apply(graph, context);
   }
 
-  [[nodiscard]] Graph evaluated(Graph graph) {
+  [[nodiscard]] Graph evaluated(Graph graph) const {
     if (spec_.training.mode == StepMode::kTrain) return graph;
     return run_pass(
         model_.passes, "evaluate",

@@ -145,7 +145,7 @@ class StagesSimulation {
   const TrainedModel& model_;
   Compiled compiled_;
   const SimulateOptions& options_;
-  // Of the stages running together, whether or not with unlimited memory.
+  // Figures of the stages running together, with limited or unlimited memory.
   std::vector<RunResult> results_;
   std::vector<Scratch> scratch_;
   bool fit_ = false;
@@ -184,7 +184,7 @@ bool StagesSimulation::settle() {
   return true;
 }
 
-// Returns false where the stages wait for each other for ever.
+// Returns false where the stages wait for each other permanently.
 bool StagesSimulation::find_arrivals() {
   const bool completed = settle();
   std::vector<Compiled>& stages = compiled_.stages;

@@ -76,7 +76,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("a picture says how it can be made again") {
+  TEST_CASE("a picture says how it is reproduced") {
     NamedFigure run = run_of("a", 500, 700);
     run.figure.options.reproduce = "reproduce (tidemark 1): tidemark run <a>.yaml";
     std::ostringstream svg;

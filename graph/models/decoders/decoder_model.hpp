@@ -21,7 +21,7 @@ enum class DecoderNorm : std::uint8_t {
   kRmsInFp32,    // GemmaRMSNorm: (1 + weight) multiplies in fp32
 };
 
-// How the attention a and the feed-forward layer f of a block are joined, with norms n.
+// The ways to join the attention a and the feed-forward layer f of a block, with norms n.
 enum class DecoderBlock : std::uint8_t {
   kSequential,     // y = x + a(n1(x)); y + f(n2(y))
   kParallel,       // x + a(n1(x)) + f(n1(x))

@@ -144,7 +144,7 @@ void backward(BackwardBuilder& b) {
 
 constexpr OperatorFamily kFamily{
     .name = "checkpointed_cross_entropy",
-    .summary = "a head and its loss on a chunk of rows, computed again in backward; keeps the rows",
+    .summary = "a head and its loss on a chunk of rows, recomputed in backward; keeps the rows",
     .infer = infer,
     .forward = nullptr,
     .save = save,

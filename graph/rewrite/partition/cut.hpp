@@ -1,4 +1,4 @@
-// How a tensor is cut among the ranks of a group.
+// Describes how a tensor is cut among the ranks of a group.
 //
 // One axis is cut, or a factor of it: heads remain recognisable where they are merged with other
 // axes into one.

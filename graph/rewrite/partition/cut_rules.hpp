@@ -1,4 +1,4 @@
-// How cuts pass through the operators of a forward graph, family by family.
+// Describes how cuts pass through the operators of a forward graph, family by family.
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,7 @@ using Work = std::vector<ScheduledPart>;
 // Runs all ranks under one clock; a forward waits for that of the piece before it, a backward for
 // that of the piece after it.
 struct Clocked {
-  bool runs = true;                // no rank waits without end
+  bool runs = true;                // no rank waits permanently
   std::int64_t end = 0;            // when the last part ends
   std::vector<std::int64_t> idle;  // by rank, from its first part to its last
 };

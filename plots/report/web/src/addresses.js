@@ -17,7 +17,7 @@ export class AddressMap {
     this.tooltip = tooltip;
     const c = run.columns;
     this.offset = c['address.offset'];
-    this.known = this.offset.length === run.births.length && this.offset.length > 0;
+    this.known = this.offset.length === run.allocatedAt.length && this.offset.length > 0;
     this.box = make('div.addresses');
     if (!this.known) {
       this.box.append(empty(
@@ -65,7 +65,7 @@ export class AddressMap {
       segments.push({begin, end: begin + c['segment.bytes'][s]});
     }
     const blocks = [];
-    for (let a = 0; a < run.births.length && run.births[a] <= point; ++a) {
+    for (let a = 0; a < run.allocatedAt.length && run.allocatedAt[a] <= point; ++a) {
       if (this.offset[a] < 0 || run.returns[a] <= point) continue;
       blocks.push({allocation: a, begin: this.offset[a], end: this.offset[a] + run.bytes[run.blockOf(a)]});
     }
@@ -111,7 +111,7 @@ export class AddressMap {
     const {run, view} = this;
     const a = view.lifetime;
     if (a === null || !(this.offset[a] >= 0)) return;
-    const [born, dies] = [run.time[run.births[a]], this.#timeOf(run.returns[a])];
+    const [born, dies] = [run.time[run.allocatedAt[a]], this.#timeOf(run.returns[a])];
     if (dies < view.begin || born > view.end) return;
     const [from, to] = [x(Math.max(born, view.begin)), x(Math.min(dies, view.end))];
     const [low, high] =
@@ -180,9 +180,9 @@ export class AddressMap {
     const grouping = run.grouping(view.grouping);
     // By colour, so that the canvas changes its state rarely.
     const byColour = grouping.colours.map(() => []);
-    for (let a = 0; a < run.births.length; ++a) {
+    for (let a = 0; a < run.allocatedAt.length; ++a) {
       if (this.offset[a] < 0) continue;
-      const [from, to] = [run.time[run.births[a]], this.#timeOf(run.returns[a])];
+      const [from, to] = [run.time[run.allocatedAt[a]], this.#timeOf(run.returns[a])];
       if (to < view.begin || from > view.end) continue;
       byColour[grouping.of[run.blockOf(a)]].push(a);
     }
@@ -195,7 +195,7 @@ export class AddressMap {
       drawn.fill(-1);
       for (const a of allocations) {
         const bytes = run.bytes[run.blockOf(a)];
-        const from = x(run.time[run.births[a]]);
+        const from = x(run.time[run.allocatedAt[a]]);
         const wide = x(this.#timeOf(run.returns[a])) - from;
         const low = y(this.offset[a]);
         const high = y(this.offset[a] + bytes);
@@ -227,7 +227,7 @@ export class AddressMap {
     const pixel = (this.view.end - this.view.begin) / this.box.clientWidth;
     const slack = this.height / kHeight / 2;
     let found = -1;
-    for (let a = 0; a < run.births.length && run.time[run.births[a]] <= time + pixel; ++a) {
+    for (let a = 0; a < run.allocatedAt.length && run.time[run.allocatedAt[a]] <= time + pixel; ++a) {
       if (this.offset[a] < 0 || this.#timeOf(run.returns[a]) < time) continue;
       const end = this.offset[a] + run.bytes[run.blockOf(a)];
       if (offset >= this.offset[a] - slack && offset < end + slack) found = a;
@@ -238,7 +238,7 @@ export class AddressMap {
       return;
     }
     const block = run.describeBlock(run.blockOf(found));
-    const [from, to] = [run.time[run.births[found]], this.#timeOf(run.returns[found])];
+    const [from, to] = [run.time[run.allocatedAt[found]], this.#timeOf(run.returns[found])];
     this.tooltip.show(
         event.clientX, event.clientY,
         make('div.when', `${block.name}, ${formatBytes(block.bytes)}`),

@@ -1,4 +1,4 @@
-// Policies against layers: what becomes of what each layer saves for backward.
+// A matrix of policies and layers: the outcome of each value that a layer saves for backward.
 import {make, panel} from './dom.js';
 import {layerRows} from './tables.js';
 import {formatBytes} from './units.js';
@@ -74,7 +74,7 @@ export function matrixPanel(points, load) {
   return {
     element: panel(
         'What policies do, layer by layer',
-        'What becomes of what each layer saves for backward in the last step; of several letters ' +
+        'The outcome of what each layer saves for backward in the last step; of several letters ' +
             'the first stands for most bytes. Point at a cell for the bytes.',
         box, make('ul.legend', legend)),
     show: fill

@@ -53,7 +53,7 @@ export class Run {
     this.live = new Float64Array(count);
     this.bornAt = [];                                          // points that allocate
     const allocation = new Int32Array(bytes.length).fill(-1);  // the latest of each block
-    const births = new Int32Array(count);
+    const allocatedAt = new Int32Array(count);
     const deaths = new Int32Array(count).fill(count);  // of the allocation with that number
     const returns = new Int32Array(count).fill(count);
     let allocations = 0;
@@ -67,7 +67,7 @@ export class Run {
       this.live[i] = live;
       if (sign[i] > 0) {
         allocation[block[i]] = allocations;
-        births[allocations++] = i;
+        allocatedAt[allocations++] = i;
       } else {
         const of = allocation[block[i]];
         if (sign[i] < 0 && of >= 0) deaths[of] = i;
@@ -80,7 +80,7 @@ export class Run {
         this.peak = i;
       }
     }
-    this.births = births.subarray(0, allocations);
+    this.allocatedAt = allocatedAt.subarray(0, allocations);
     this.deaths = deaths.subarray(0, allocations);
     this.returns = returns.subarray(0, allocations);
     this.lastStepBegin = this.description.last_step_begin;
@@ -122,7 +122,7 @@ export class Run {
   // Allocations live after point `i`, unsorted.
   liveAt(i) {
     const live = [];
-    for (let a = 0; a < this.births.length && this.births[a] <= i; ++a) {
+    for (let a = 0; a < this.allocatedAt.length && this.allocatedAt[a] <= i; ++a) {
       if (this.deaths[a] > i) live.push(a);
     }
     return live;
@@ -131,10 +131,10 @@ export class Run {
   // From when to when an allocation lives.
   lifetimeOf(allocation) {
     const death = this.deaths[allocation];
-    return [this.time[this.births[allocation]], death < this.count ? this.time[death] : this.end];
+    return [this.time[this.allocatedAt[allocation]], death < this.count ? this.time[death] : this.end];
   }
 
-  blockOf(allocation) { return this.block[this.births[allocation]]; }
+  blockOf(allocation) { return this.block[this.allocatedAt[allocation]]; }
 
   layerName(reference) { return reference > 0 ? this.layers[reference - 1][0] : ''; }
 

@@ -110,7 +110,7 @@ export class TensorTable {
     this.body.replaceChildren(...largestOf(run, live, this.rows).map((a) => {
       const block = run.describeBlock(run.blockOf(a));
       const role = roles[block.role];
-      const born = run.births[a];
+      const born = run.allocatedAt[a];
       return make(
           'tr.marks', this.#marking(a), make('td.name', block.name),
           make('td.right', formatBytes(block.bytes)),
@@ -325,7 +325,7 @@ export function layerRows(run) {
   // What is allocated by an operator that is recomputed.
   const [positions, steps, recompute, roles] =
       [c['point.position'], c['position.step'], c['position.recompute'], c['block.role']];
-  for (const point of run.births) {
+  for (const point of run.allocatedAt) {
     const position = positions[point];
     if (steps[position] !== lastStep || recompute[position] !== 1 ||
         roles[run.block[point]] !== saved)
@@ -349,8 +349,8 @@ function addRestored(run, lastStep, rowOf) {
       duration.set(operator, c['work.duration'][i] - c['work.restored'][i]);
   }
   const seen = new Set();
-  for (let a = 0; a < run.births.length; ++a) {
-    const point = run.births[a];
+  for (let a = 0; a < run.allocatedAt.length; ++a) {
+    const point = run.allocatedAt[a];
     const block = run.block[point];
     if (firstBirth[block] < 0) {
       firstBirth[block] = point;
