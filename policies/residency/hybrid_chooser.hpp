@@ -1,6 +1,7 @@
 // The choices of `hybrid`: whether each saved value of the model is kept, recomputed or offloaded.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -24,7 +25,11 @@ inline constexpr Bytes kImpossible{std::numeric_limits<std::int64_t>::max()};
 struct HybridScore {
   Bytes over;  // above the budget
   Duration step{};
-  friend auto operator<=>(const HybridScore&, const HybridScore&) = default;
+  friend bool operator==(const HybridScore&, const HybridScore&) = default;
+  friend std::strong_ordering operator<=>(const HybridScore& a, const HybridScore& b) {
+    if (const auto order = a.over <=> b.over; std::is_neq(order)) return order;
+    return a.step <=> b.step;
+  }
 };
 
 class HybridChooser {
