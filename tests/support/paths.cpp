@@ -18,6 +18,10 @@ std::string data_path(std::string_view below) {
   return join(source_path("tests/data"), below);
 }
 
+std::string build_path() {
+  return TIDEMARK_BUILD_DIR;
+}
+
 std::string program_path() {
   return TIDEMARK_BINARY;
 }

@@ -11,6 +11,8 @@ namespace tidemark::test {
 [[nodiscard]] std::string source_path(std::string_view below = {});
 // Returns the same relative to tests/data.
 [[nodiscard]] std::string data_path(std::string_view below = {});
+// The folder that the checkout is built in.
+[[nodiscard]] std::string build_path();
 // The program `tidemark`.
 [[nodiscard]] std::string program_path();
 // The policy that is compiled out of tree (tests/plugin).
