@@ -222,10 +222,11 @@ ByFramework<T> decode_by_framework(const FigureReader& reader, std::string_view 
     any = any || figures.values[era];
   }
   group.finish();
-  if (!any)
+  if (!any) {
     reader.decoder().fail_at(key,
                              "expected a figure for at least one of torch_1_9, "
                              "torch_1_13, torch_2_1 and torch_2_4");
+  }
   return figures;
 }
 

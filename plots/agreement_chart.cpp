@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -25,24 +26,31 @@ SvgLine diagonal(double begin, double end, double factor, Dash dash) {
           .width = 1};
 }
 
+// The decades of both axes, from a multiple of one half to another.
+struct Range {
+  double begin = 0;
+  double end = 0;
+};
+Range range_of(const std::vector<AgreementGroup>& groups) {
+  double least = std::numeric_limits<double>::infinity();
+  double most = -least;
+  for (const AgreementGroup& group : groups) {
+    for (const SvgPoint& point : group.points) {
+      const auto [low, high] = std::minmax({std::log10(point.x), std::log10(point.y)});
+      least = std::min(least, low);
+      most = std::max(most, high);
+    }
+  }
+  if (least > most) return {.begin = 0, .end = 0.5};
+  const double begin = std::floor(least * 2) / 2;
+  return {.begin = begin, .end = std::max(begin + 0.5, std::ceil(most * 2) / 2)};
+}
+
 }  // namespace
 }  // namespace agreement_chart_detail
 
 SvgChart agreement_chart(const std::vector<AgreementGroup>& groups, const std::string& unit) {
-  double least = 0;
-  double most = 0;
-  bool first = true;
-  for (const AgreementGroup& group : groups) {
-    for (const SvgPoint& point : group.points) {
-      for (const double value : {std::log10(point.x), std::log10(point.y)}) {
-        least = first ? value : std::min(least, value);
-        most = first ? value : std::max(most, value);
-        first = false;
-      }
-    }
-  }
-  const double begin = std::floor(least * 2) / 2;
-  const double end = std::max(begin + 0.5, std::ceil(most * 2) / 2);
+  const auto [begin, end] = agreement_chart_detail::range_of(groups);
   SvgChart chart;
   chart.title = "Predicted against measured";
   chart.subtitle = fmt::format("dashed: {:.0f} % off", agreement_chart_detail::kOff * 100);

@@ -205,6 +205,7 @@ void Unrolled::build() {
   const bool joined_later = node_.attributes.flag("final_states_are_views") && states.size() == 1;
   const auto joined = [&](TensorId State::*member) {
     std::vector<TensorId> parts;
+    parts.reserve(states.size());
     for (const State& state : states)
       parts.push_back(state.*member);
     if (!joined_later) return stack(parts);

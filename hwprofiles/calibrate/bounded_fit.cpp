@@ -198,6 +198,7 @@ std::vector<FittedVariable> fit_bounded(const std::vector<FitVariable>& variable
                                         std::size_t residual_count, const Residuals& residuals) {
   if (variables.empty() || residual_count == 0) {
     std::vector<FittedVariable> starts;
+    starts.reserve(variables.size());
     for (const FitVariable& variable : variables)
       starts.push_back({variable.start, variable.lower, variable.upper, false});
     return starts;

@@ -130,6 +130,7 @@ CalibratedClass Calibrator::fit_class(FitClass fit_class, const std::vector<std:
   }
   const std::vector<ProfileParameter> parameters = parameters_of(fit_class, fitted_, kernels);
   std::vector<FitVariable> variables;
+  variables.reserve(parameters.size());
   for (const ProfileParameter& p : parameters) {
     variables.push_back({.start = std::clamp(p.value(fitted_), p.lower, p.upper),
                          .lower = p.lower,
@@ -156,6 +157,7 @@ CalibratedClass Calibrator::fit_class(FitClass fit_class, const std::vector<std:
                       residuals[i] = std::log(1 + now[i]);
                   });
   std::vector<double> values;
+  values.reserve(found.size());
   for (const FittedVariable& variable : found)
     values.push_back(variable.value);
   apply(fitted_, values);

@@ -40,6 +40,7 @@ std::vector<std::string> parts_of(const std::string& path) {
 
 std::string file_names(const std::vector<std::string>& files) {
   std::vector<std::string> names;
+  names.reserve(files.size());
   for (const std::string& file : files)
     names.push_back(file.substr(file.rfind('/') + 1));
   return fmt::format("{}", fmt::join(names, ", "));

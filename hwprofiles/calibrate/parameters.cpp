@@ -45,6 +45,7 @@ std::vector<ProfileParameter> matmul_parameters(const DeviceProfile& profile, Ke
   std::set<DType> types;
   for (const Work& work : kernels)
     types.insert(matrix_type(profile, work.dtype));
+  found.reserve(types.size());
   for (const DType type : types) {
     found.push_back({.path = fmt::format("efficiency.matmul.{}", name_of(type)),
                      .share = [type](DeviceProfile& p) -> double& {

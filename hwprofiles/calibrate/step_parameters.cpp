@@ -65,9 +65,10 @@ std::vector<ProfileParameter> step_parameters(const DeviceProfile& profile, Kern
   const auto grouped = [&](const Work& w) {
     return is_dense_convolution(w.op_class) && w.window.groups > 1 && tensor(w);
   };
-  if (some(kernels, [&](const Work& w) { return grouped(w) && w.channels_last; }))
+  if (some(kernels, [&](const Work& w) { return grouped(w) && w.channels_last; })) {
     step_parameters_detail::add_grouped(found, "grouped_channels_last",
                                         &DeviceProfile::grouped_channels_last);
+  }
   if (some(kernels, [&](const Work& w) { return grouped(w) && !w.channels_last; }))
     step_parameters_detail::add_grouped(found, "grouped", &DeviceProfile::grouped);
   const bool copies = some(kernels, [&](const Work& w) {

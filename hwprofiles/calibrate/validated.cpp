@@ -63,6 +63,39 @@ std::vector<ValidatedGroup> groups_of(std::span<const ValidatedRow> rows) {
   return groups;
 }
 
+namespace validated_detail {
+namespace {
+
+// Returns the profile of a device that a table names: `profile` where it is given and is of the
+// same chip, or the table names none; nothing for other devices.
+std::optional<std::string> profile_for(const std::string& device, const DeviceProfile* profile,
+                                       const std::vector<std::string>& profiles) {
+  std::optional<std::string> called = device_called(device, profiles);
+  if (profile == nullptr) return called;
+  const bool same = called && chip_of(*called) == chip_of(profile->name);
+  const bool unnamed = device.empty() || device == profile->name;
+  if (same || unnamed) return profile->name;
+  return std::nullopt;
+}
+
+void add_rows(const MeasuredTable& table, const Observations& observations,
+              const std::vector<double>& kernels, Validation& validation) {
+  for (std::size_t i = 0; i < observations.all.size(); ++i) {
+    const Observation& o = observations.all[i];
+    validation.rows.push_back(
+        {.group = o.group,
+         .metric = "time",
+         .text = o.op->text,
+         .file = table.file,
+         .line = o.op->line,
+         .predicted = o.floor ? measured_as(kernels[i], observations.floors[*o.floor]) : kernels[i],
+         .measured = o.op->seconds});
+  }
+}
+
+}  // namespace
+}  // namespace validated_detail
+
 void validate_operators(const MeasuredTable& table, const DeviceProfile* profile,
                         std::span<const std::string> folders, ProfileCache& cache,
                         Validation& validation) {
@@ -78,14 +111,7 @@ void validate_operators(const MeasuredTable& table, const DeviceProfile* profile
   std::vector<double> kernels;
   for (const MeasuredOperator& op : table.operators) {
     const auto [device, added] = devices.try_emplace(op.device);
-    if (added) {
-      device->second = device_called(op.device, profiles);
-      const bool same = profile != nullptr && device->second &&
-                        chip_of(*device->second) == chip_of(profile->name);
-      const bool unnamed = profile != nullptr && (op.device.empty() || op.device == profile->name);
-      if (profile != nullptr && !same && !unnamed) device->second.reset();
-      if (same || unnamed) device->second = profile->name;
-    }
+    if (added) device->second = validated_detail::profile_for(op.device, profile, profiles);
     if (!device->second) {
       ++validation.other[profile != nullptr ? std::string("other devices")
                                             : fmt::format("no profile for {}", quoted(op.device))];
@@ -105,17 +131,7 @@ void validate_operators(const MeasuredTable& table, const DeviceProfile* profile
   }
   set_floors(observations, std::vector<char>(observations.all.size(), 1));
   validated_detail::fit_overheads(observations, kernels);
-  for (std::size_t i = 0; i < observations.all.size(); ++i) {
-    const Observation& o = observations.all[i];
-    validation.rows.push_back(
-        {.group = o.group,
-         .metric = "time",
-         .text = o.op->text,
-         .file = table.file,
-         .line = o.op->line,
-         .predicted = o.floor ? measured_as(kernels[i], observations.floors[*o.floor]) : kernels[i],
-         .measured = o.op->seconds});
-  }
+  validated_detail::add_rows(table, observations, kernels, validation);
 }
 
 }  // namespace tidemark

@@ -152,7 +152,8 @@ void read_attention(const CsvTable& csv, const CsvRow& row, MeasuredTable& table
   const std::int64_t length = reader.count("seqlen");
   const std::int64_t width = reader.count("headdim");
   const bool causal = reader.count("causal", 0) != 0;
-  const double tokens = kTokens * static_cast<double>(kHidden / width);
+  const std::int64_t heads = kHidden / width;
+  const double tokens = kTokens * static_cast<double>(heads);
   MeasuredOperator op{.device = reader.text("device"),
                       .kind = "attention bf16",
                       .text = fmt::format("attention {} length {} width {}{}", pass, length, width,

@@ -132,7 +132,10 @@ class LayerPrecision final : public ForwardRewrite {
 }  // namespace adaptive_precision_detail
 
 Graph AdaptivePrecision::apply(const Graph& graph, const RewriteContext& context) const {
-  using namespace adaptive_precision_detail;
+  using adaptive_precision_detail::computes_in;
+  using adaptive_precision_detail::products_of;
+  using adaptive_precision_detail::ranges;
+  using adaptive_precision_detail::type_of;
   if (context.mesh.size(MeshDimension::kPipeline) > 1) {
     throw UserError({}, "policies.adaptive_precision",
                     "tries whole steps on one GPU, and 'pipeline' runs one for each stage; give "
@@ -184,12 +187,17 @@ const PolicyEntry& adaptive_precision_entry() {
           "rounding costs least",
       .source = "Tidemark; types as torch.autocast and TransformerEngine compute in them",
       .decode = [](const Decoder& d, const RewriteContext& context) -> AnyPolicy {
-        using namespace adaptive_precision_detail;
+        using adaptive_precision_detail::kTypes;
+        using adaptive_precision_detail::narrower_types;
+        using adaptive_precision_detail::Type;
+        using adaptive_precision_detail::type_of;
+        using adaptive_precision_detail::words_of;
         std::vector<std::string> words = d.list<std::string>("allowed");
         if (words.empty()) words = {"fp8", "bf16", "fp32"};
         const std::optional<Bytes> budget = d.maybe<Bytes>("budget", at_least(1));
         d.finish();
         std::vector<std::string> known;
+        known.reserve(kTypes.size());
         for (const Type& type : kTypes)
           known.emplace_back(type.name);
         for (const std::string& word : words) {
@@ -224,7 +232,11 @@ const PolicyEntry& layer_precision_entry() {
       .summary = "named blocks of the model compute in a narrower type than the rest",
       .source = "torch.autocast around modules; TransformerEngine's fp8_autocast",
       .decode = [](const Decoder& d, const RewriteContext& context) -> AnyPolicy {
-        using namespace adaptive_precision_detail;
+        using adaptive_precision_detail::kTypes;
+        using adaptive_precision_detail::LayerPrecision;
+        using adaptive_precision_detail::narrower_types;
+        using adaptive_precision_detail::Type;
+        using adaptive_precision_detail::words_of;
         NamePatterns patterns = decode_patterns(d);
         std::array<std::string_view, kTypes.size()> names;
         for (std::size_t i = 0; i < kTypes.size(); ++i)

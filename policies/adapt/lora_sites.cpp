@@ -21,7 +21,7 @@ constexpr std::string_view kAllLinear = "all-linear";
 
 // peft's targets by architecture (utils/constants.py); the first whose modules are all there.
 const std::vector<std::vector<std::string>>& standard_targets() {
-  static const std::vector<std::vector<std::string>> kTargets = {
+  static const std::vector<std::vector<std::string>> targets_by_architecture = {
       {"q_proj", "v_proj"},  // llama, mistral, gemma, qwen2, opt
       {"c_attn"},            // gpt2
       {"query_key_value"},   // gpt_neox, falcon, bloom
@@ -29,7 +29,7 @@ const std::vector<std::vector<std::string>>& standard_targets() {
       {"q", "v"},            // t5
       {"Wqkv"},              // mpt
   };
-  return kTargets;
+  return targets_by_architecture;
 }
 
 std::string module_of(std::string_view parameter) {

@@ -28,7 +28,7 @@ struct QatOptions {
 // FakeQuantize's buffers: scale, zero point, two switches of a byte, and the observer's minimum,
 // maximum and epsilon; one of the first two and of the extremes per channel.
 std::int64_t observer_bytes(std::int64_t channels) {
-  constexpr std::int64_t kPerChannel = 4 * 4;
+  constexpr std::int64_t kPerChannel = std::int64_t{4} * 4;
   constexpr std::int64_t kOnce = 2 + 4;
   return channels * kPerChannel + kOnce;
 }

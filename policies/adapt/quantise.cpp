@@ -178,9 +178,10 @@ QuantiseOptions decode_quantise(const Decoder& d, const std::string& name) {
                           "int8",
                           library, name));
   }
-  if ((options.block & (options.block - 1)) != 0)
+  if ((options.block & (options.block - 1)) != 0) {
     d.fail_at("block",
               fmt::format("blocks have 32, 64, 128, ... 4096 weights, not {}", options.block));
+  }
   return options;
 }
 

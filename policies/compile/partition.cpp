@@ -36,6 +36,8 @@ class Partition {
   void find_distances();
   void ban();
   void cut();
+  // Adds what is read to compute a value again; `sum` is more than any cut.
+  void add_recipe(FlowNetwork& network, StorageId id, double sum) const;
   [[nodiscard]] double weight_of(StorageId id) const;
   [[nodiscard]] bool is_value(StorageId id) const { return values_[id].maker.valid(); }
 
@@ -48,10 +50,12 @@ void Partition::find_makers() {
   for (const OperatorId op : graph_.part(PartKind::kForward)) {
     for (const Touch& touch : graph_.touches_of(op)) {
       const Storage& storage = graph_.storages[touch.storage];
-      if (touch.access == Access::kCreate && !storage.persistent) values_[touch.storage].maker = op;
-      // A value that changes is not the one that was made.
-      else if (touch.access != Access::kRead)
+      if (touch.access == Access::kCreate && !storage.persistent) {
+        values_[touch.storage].maker = op;
+        // A value that changes is not the one that was made.
+      } else if (touch.access != Access::kRead) {
         values_[touch.storage].banned = true;
+      }
     }
   }
 }
@@ -117,9 +121,23 @@ double Partition::weight_of(StorageId id) const {
 
 // Vertices: source, sink, and for each value one before and one behind the edge that saving it
 // cuts.
+constexpr auto before(StorageId id) {
+  return 2 + 2 * id.value;
+}
+constexpr auto behind(StorageId id) {
+  return 3 + 2 * id.value;
+}
+
+void Partition::add_recipe(FlowNetwork& network, StorageId id, double sum) const {
+  for (const Touch& touch : graph_.touches_of(values_[id].maker)) {
+    // To compute a value again, statistics of its own operator are read as well.
+    const bool needed = touch.access == Access::kRead || values_[touch.storage].banned;
+    if (needed && touch.storage != id && is_value(touch.storage))
+      network.add_edge(behind(touch.storage), before(id), sum);
+  }
+}
+
 void Partition::cut() {
-  const auto before = [](StorageId id) { return 2 + 2 * id.value; };
-  const auto behind = [](StorageId id) { return 3 + 2 * id.value; };
   constexpr std::uint32_t kSource = 0;
   constexpr std::uint32_t kSink = 1;
   double sum = 1;
@@ -132,13 +150,7 @@ void Partition::cut() {
     network.add_edge(before(id), behind(id), weight_of(id));
     if (values_[id].banned) network.add_edge(kSource, before(id), sum);
     if (values_[id].read_by_backward) network.add_edge(behind(id), kSink, sum);
-    if (values_[id].banned) continue;
-    for (const Touch& touch : graph_.touches_of(values_[id].maker)) {
-      // To compute a value again, statistics of its own operator are read as well.
-      const bool needed = touch.access == Access::kRead || values_[touch.storage].banned;
-      if (needed && touch.storage != id && is_value(touch.storage))
-        network.add_edge(behind(touch.storage), before(id), sum);
-    }
+    if (!values_[id].banned) add_recipe(network, id, sum);
   }
   (void)network.run(kSource, kSink);
   for (const StorageId id : ids_of(values_)) {

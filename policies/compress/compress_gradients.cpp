@@ -71,7 +71,11 @@ const PolicyEntry& compress_gradients_entry() {
           "signs; the errors that it keeps take memory",
       .source = "PyTorch DDP communication hooks; Vogels et al. 2019; Tang et al. 2021",
       .decode = [](const Decoder& d, const RewriteContext& context) -> AnyPolicy {
-        using namespace compress_gradients_detail;
+        using compress_gradients_detail::CompressGradients;
+        using compress_gradients_detail::kKinds;
+        using compress_gradients_detail::Kind;
+        using compress_gradients_detail::Options;
+        using compress_gradients_detail::remark_for;
         Options options;
         const std::string word = d.optional_word("kind", kKinds, "bf16");
         for (std::size_t i = 0; i < kKinds.size(); ++i) {

@@ -17,10 +17,11 @@ constexpr int kMostBatches = 1024;
 LoaderSpec decode_loader(const Decoder& loader) {
   LoaderSpec spec;
   spec.workers = loader.optional<int>("workers", 0, between(0, loader_detail::kMostWorkers));
-  if (spec.workers == 0 && loader.has("prefetch_factor"))
+  if (spec.workers == 0 && loader.has("prefetch_factor")) {
     loader.fail_at("prefetch_factor",
                    "without workers nothing is loaded ahead; PyTorch refuses it, too: add "
                    "workers: 4, or leave it out");
+  }
   spec.prefetch_factor =
       loader.optional<int>("prefetch_factor", 2, between(1, loader_detail::kMostBatches));
   spec.pin_memory = loader.optional<bool>("pin_memory", false);

@@ -62,7 +62,11 @@ bool is_family(const Graph& graph, NodeId id, std::string_view family) {
 }  // namespace head_and_loss_detail
 
 HeadAndLoss find_head_and_loss(const Graph& graph, std::string_view policy) {
-  using namespace head_and_loss_detail;
+  using head_and_loss_detail::fail;
+  using head_and_loss_detail::fail_at;
+  using head_and_loss_detail::is_family;
+  using head_and_loss_detail::maker_of;
+  using head_and_loss_detail::readers_of;
   HeadAndLoss found;
   found.loss = graph.loss.valid() ? maker_of(graph, graph.loss) : NodeId();
   if (!is_family(graph, found.loss, "nll_loss")) fail_at(graph, policy, found.loss);

@@ -45,9 +45,10 @@ class MegatronSelective final : public OperatorPolicy {
         first = std::min(first, k);
         last = k;
       }
-      for (std::size_t k = first; attends && k < members.size() && k <= last; ++k)
+      for (std::size_t k = first; attends && k < members.size() && k <= last; ++k) {
         chosen[members[k]] =
             !operators[members[k]].reads_parameter && !copies_operand(operators[members[k]]);
+      }
     }
     return chosen;
   }

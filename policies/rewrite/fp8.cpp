@@ -30,7 +30,7 @@ Attributes attributes_of(Fp8Recipe recipe, Attributes attributes) {
       break;
     case Fp8Recipe::kBlockwise:
       set("scale_block", 128);
-      set("weight_scale_block", 128 * 128);
+      set("weight_scale_block", std::int64_t{128} * 128);
       set("scale_bytes", 4);
       break;
     case Fp8Recipe::kMxfp8:

@@ -70,6 +70,29 @@ OperatorId Scaler::add_product(const char* name, Phase phase, StorageId from, St
                              with_scale({{from, Access::kRead}, {to, Access::kCreate}}));
 }
 
+// Whether a part of the step computes the loss.
+bool computes_loss(const TrainingGraph& graph, const StepPart& part) {
+  const auto creates = [&](const Touch& touch) {
+    return touch.storage == graph.loss && touch.access == Access::kCreate;
+  };
+  return std::any_of(part.operators.begin(), part.operators.end(), [&](OperatorId id) {
+    const std::span<const Touch> touches = graph.touches_of(id);
+    return std::any_of(touches.begin(), touches.end(), creates);
+  });
+}
+
+// Lets operators read `to` in place of `from`.
+void read_instead(TrainingGraph& graph, const std::vector<OperatorId>& operators, StorageId from,
+                  StorageId to) {
+  for (const OperatorId id : operators) {
+    const Operator& op = graph.operators[id];
+    for (std::size_t t = op.first_touch; t < op.first_touch + op.touch_count; ++t) {
+      Touch& touch = graph.touches[t];
+      if (touch.storage == from && touch.access == Access::kRead) touch.storage = to;
+    }
+  }
+}
+
 // The product is a variable until backward returns; the gradient of the loss is that of the product
 // times the scale.
 void Scaler::scale_loss() {
@@ -81,16 +104,8 @@ void Scaler::scale_loss() {
   std::vector<OperatorId>* with_loss = nullptr;
   OperatorId backward;
   for (const StepPart& part : graph_.parts.all()) {
-    const auto computes_loss = [&](OperatorId id) {
-      const std::span<const Touch> touches = graph_.touches_of(id);
-      return std::any_of(touches.begin(), touches.end(), [&](const Touch& touch) {
-        return touch.storage == graph_.loss && touch.access == Access::kCreate;
-      });
-    };
-    if (part.kind == PartKind::kForward &&
-        std::any_of(part.operators.begin(), part.operators.end(), computes_loss)) {
+    if (part.kind == PartKind::kForward && computes_loss(graph_, part))
       with_loss = &graph_.part(part.kind, part.chunk);
-    }
     if (!is_backward(part.kind)) continue;
     std::vector<OperatorId>& operators = graph_.part(part.kind, part.chunk);
     const auto root = std::find_if(operators.begin(), operators.end(), [&](OperatorId id) {
@@ -98,14 +113,7 @@ void Scaler::scale_loss() {
     });
     if (root == operators.end()) continue;
     const StorageId ones = graph_.touches_of(*root).front().storage;
-    for (const OperatorId id : operators) {
-      const Operator& op = graph_.operators[id];
-      for (std::size_t t = op.first_touch; t < op.first_touch + op.touch_count; ++t) {
-        Touch& touch = graph_.touches[t];
-        if (touch.storage == ones && touch.access == Access::kRead && id != backward)
-          touch.storage = gradient;
-      }
-    }
+    read_instead(graph_, operators, ones, gradient);
     if (!backward.valid())
       backward = add_product("scale_loss.backward", Phase::kBackward, ones, gradient);
     operators.insert(root + 1, backward);

@@ -4,6 +4,36 @@
 
 namespace tidemark {
 
+namespace matrix_step_detail {
+namespace {
+
+void add_touches(const OptimizerSlot& slot, const OptimizerTensors& tensors, Access access,
+                 std::vector<Touch>& touches) {
+  for (const OptimizerTensor tensor : tensors) {
+    if (slot.of(tensor).valid()) touches.push_back({slot.of(tensor), access});
+  }
+}
+
+// Returns the tensors of the optimizer that a kernel touches, and those that earlier kernels have
+// made.
+std::vector<Touch> touches_of(const MatrixKernel& kernel, const OptimizerSlot& slot,
+                              const std::vector<StorageId>& made) {
+  std::vector<Touch> touches;
+  add_touches(slot, kernel.mutates, Access::kMutate, touches);
+  add_touches(slot, kernel.reads, Access::kRead, touches);
+  // A refresh needs state alone, and runs without the others where it is not its turn.
+  for (const StorageId earlier : kernel.refreshes ? std::vector<StorageId>() : made)
+    touches.push_back({earlier, Access::kRead});
+  const bool updates = std::find(kernel.mutates.begin(), kernel.mutates.end(),
+                                 OptimizerTensor::kWeights) != kernel.mutates.end();
+  if (updates && slot.of(OptimizerTensor::kParameter).valid())
+    touches.push_back({slot.of(OptimizerTensor::kParameter), Access::kOverwrite});
+  return touches;
+}
+
+}  // namespace
+}  // namespace matrix_step_detail
+
 // Adds the kernels of one matrix. A variable is replaced when the next matrix has made its own:
 //
 //   orthogonal 0   |=========|
@@ -17,21 +47,7 @@ void OptimizerStep::add_matrix(OptimizerSlot& slot, std::vector<StorageId>& vari
       kernels);
   std::vector<StorageId> made;
   for (const MatrixKernel& kernel : kernels) {
-    std::vector<Touch> touches;
-    const auto touch = [&](const OptimizerTensors& tensors, Access access) {
-      for (const OptimizerTensor tensor : tensors) {
-        if (slot.of(tensor).valid()) touches.push_back({slot.of(tensor), access});
-      }
-    };
-    touch(kernel.mutates, Access::kMutate);
-    touch(kernel.reads, Access::kRead);
-    // A refresh needs state alone, and runs without the others where it is not its turn.
-    for (const StorageId earlier : kernel.refreshes ? std::vector<StorageId>() : made)
-      touches.push_back({earlier, Access::kRead});
-    const bool updates = std::find(kernel.mutates.begin(), kernel.mutates.end(),
-                                   OptimizerTensor::kWeights) != kernel.mutates.end();
-    if (updates && slot.of(OptimizerTensor::kParameter).valid())
-      touches.push_back({slot.of(OptimizerTensor::kParameter), Access::kOverwrite});
+    std::vector<Touch> touches = matrix_step_detail::touches_of(kernel, slot, made);
     if (kernel.temporary > Bytes(0)) {
       touches.push_back(
           {add_storage(slot, "temporary", kernel.temporary, Role::kTemporary), Access::kCreate});

@@ -24,7 +24,10 @@ struct StepKey {
   Bytes capacity;  // 0: that of the hardware
   std::int64_t micro_batch;
   std::int64_t accumulate;
-  auto operator<=>(const StepKey&) const = default;
+  friend bool operator<(const StepKey& a, const StepKey& b) {
+    return std::tie(a.length, a.capacity, a.micro_batch, a.accumulate) <
+           std::tie(b.length, b.capacity, b.micro_batch, b.accumulate);
+  }
 };
 
 // Simulates steps, each once.

@@ -158,6 +158,15 @@ void import_type(Settings& settings, const std::string& type, ScenarioDraft& dra
   group.finish();
 }
 
+// Returns the optimizer here that has the states of one of DeepSpeed's types; empty if none has.
+std::string_view optimizer_of(std::string_view type, bool decoupled) {
+  constexpr auto kSame =
+      std::to_array<std::string_view>({"adamw", "lion", "adagrad", "sgd", "lamb", "muon"});
+  if (type == "adam") return decoupled ? "adamw" : "adam";
+  const auto* const same = std::find(kSame.begin(), kSame.end(), type);
+  return same == kSame.end() ? std::string_view() : *same;
+}
+
 void import_optimizer_group(Settings& settings, ScenarioDraft& draft) {
   if (!settings.has("optimizer")) return;
   Settings optimizer = settings.group("optimizer");
@@ -165,14 +174,7 @@ void import_optimizer_group(Settings& settings, ScenarioDraft& draft) {
   Settings parameters = optimizer.group("params");
   const bool decoupled = parameters.flag("adam_w_mode").value_or(true);
   const bool torch = parameters.flag("torch_adam").value_or(false);
-  const std::string ours = type == "adam"      ? (decoupled ? "adamw" : "adam")
-                           : type == "adamw"   ? "adamw"
-                           : type == "lion"    ? "lion"
-                           : type == "adagrad" ? "adagrad"
-                           : type == "sgd"     ? "sgd"
-                           : type == "lamb"    ? "lamb"
-                           : type == "muon"    ? "muon"
-                                               : "";
+  const std::string ours(optimizer_of(type, decoupled));
   if (ours.empty()) {
     optimizer.not_understood("type", "no optimizer here has its states; adamw is taken");
   } else {

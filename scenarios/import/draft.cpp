@@ -64,45 +64,59 @@ bool ScenarioDraft::has_policy(std::string_view name) const {
   return policies.find(name) != nullptr;
 }
 
-void ScenarioDraft::complete() {
-  const bool low = !low_precision.is_null();
+namespace draft_detail {
+namespace {
+
+void complete_precision(ScenarioDraft& draft) {
+  const Value& type = draft.low_precision;
+  const bool low = !type.is_null();
   std::string precision = "fp32";
-  if (low && engine == TrainingEngine::kDeepSpeed && !low_frozen) {
-    precision = low_precision.scalar + "_mixed";
-  } else if (low && engine == TrainingEngine::kFsdp && !low_frozen) {
-    Value& fsdp = policy("fsdp", low_precision.location);
+  if (low && draft.engine == TrainingEngine::kDeepSpeed && !draft.low_frozen) {
+    precision = type.scalar + "_mixed";
+  } else if (low && draft.engine == TrainingEngine::kFsdp && !draft.low_frozen) {
+    Value& fsdp = draft.policy("fsdp", type.location);
     for (const char* key : {"param_dtype", "reduce_dtype"})
-      set_entry(fsdp, key, low_precision.location, low_precision);
+      set_entry(fsdp, key, type.location, type);
   } else if (low) {
-    precision = low_model || low_frozen ? low_precision.scalar : low_precision.scalar + "_autocast";
-  } else if (tf32) {
+    precision = draft.low_model || draft.low_frozen ? type.scalar : type.scalar + "_autocast";
+  } else if (draft.tf32) {
     precision = "tf32";
   }
-  set_training("precision", scalar_at(precision, low_precision.location));
-  if (low && low_precision.scalar == "fp16") {
-    set_training("loss_scale",
-                 loss_scale.is_null() ? scalar_at("dynamic", low_precision.location) : loss_scale);
+  draft.set_training("precision", scalar_at(precision, type.location));
+  if (low && type.scalar == "fp16") {
+    draft.set_training("loss_scale", draft.loss_scale.is_null()
+                                         ? scalar_at("dynamic", type.location)
+                                         : draft.loss_scale);
   }
-  const auto number = [&](std::string_view key) -> std::int64_t {
-    const Value* value = training.find(key);
-    return value == nullptr ? 1 : std::stoll(value->scalar);
-  };
-  // A step's samples are micro-batch x accumulation x GPUs: two of them give the third.
-  if (global_batch > 0) {
-    const std::int64_t rank_batch = number("micro_batch") * number("accumulate");
-    if (ranks == 0 && training.find("accumulate") != nullptr && global_batch % rank_batch == 0) {
-      ranks = global_batch / rank_batch;
-    } else if (training.find("accumulate") == nullptr) {
-      const std::int64_t gpus = ranks == 0 ? 1 : ranks;
-      const std::int64_t micro_batch = number("micro_batch");
-      if (training.find("micro_batch") == nullptr && global_batch % gpus == 0) {
-        set_training("micro_batch", scalar_at(fmt::to_string(global_batch / gpus), Location{}));
-      } else if (global_batch % (micro_batch * gpus) == 0) {
-        set_training("accumulate",
-                     scalar_at(fmt::to_string(global_batch / (micro_batch * gpus)), Location{}));
-      }
-    }
+}
+
+// A step's samples are micro-batch x accumulation x GPUs: two of them give the third.
+void complete_batch(ScenarioDraft& draft) {
+  const std::int64_t global_batch = draft.global_batch;
+  if (global_batch == 0) return;
+  const Value* accumulate = draft.training.find("accumulate");
+  const Value* given = draft.training.find("micro_batch");
+  const std::int64_t micro_batch = given == nullptr ? 1 : std::stoll(given->scalar);
+  if (accumulate != nullptr) {
+    const std::int64_t rank_batch = micro_batch * std::stoll(accumulate->scalar);
+    if (draft.ranks == 0 && global_batch % rank_batch == 0) draft.ranks = global_batch / rank_batch;
+    return;
   }
+  const std::int64_t gpus = draft.ranks == 0 ? 1 : draft.ranks;
+  if (given == nullptr && global_batch % gpus == 0) {
+    draft.set_training("micro_batch", scalar_at(fmt::to_string(global_batch / gpus), Location{}));
+  } else if (global_batch % (micro_batch * gpus) == 0) {
+    draft.set_training("accumulate",
+                       scalar_at(fmt::to_string(global_batch / (micro_batch * gpus)), Location{}));
+  }
+}
+
+}  // namespace
+}  // namespace draft_detail
+
+void ScenarioDraft::complete() {
+  draft_detail::complete_precision(*this);
+  draft_detail::complete_batch(*this);
   if (ranks > 1) set_entry(hardware, "count", {}, scalar_at(fmt::to_string(ranks), Location{}));
 }
 

@@ -132,12 +132,13 @@ std::optional<LeftOut> remove_refused(Value& scenario, const UserError& refusal)
       Value::Entry& policy = item->entries.front();
       const std::string path = fmt::format("policies.{}", policy.key);
       const bool named = is_same(policy.location, refusal.location()) || refusal.path() == path;
-      if (!named && policy.value.is_mapping() && refusal.path().starts_with(path + '.')) {
+      if (!named && policy.value.is_mapping() &&
+          refusal.path().starts_with(fmt::format("{}.", path))) {
         // A key of the policy: the policy itself may go without it.
         const std::string key = refusal.path().substr(path.size() + 1);
         const std::string first = key.substr(0, key.find_first_of(".["));
         if (const Value* found = policy.value.find(first)) {
-          LeftOut left{path + '.' + first, *found};
+          LeftOut left{fmt::format("{}.{}", path, first), *found};
           std::erase_if(policy.value.entries,
                         [&](const Value::Entry& entry) { return entry.key == first; });
           return left;

@@ -53,12 +53,34 @@ std::string comment(const std::string& sentence) {
   return text + line + '\n';
 }
 
+// Returns a key of the scenario with its value.
+std::string entry_text(const Value::Entry& entry) {
+  const Value& value = entry.value;
+  std::string text;
+  if (value.is_sequence() && !value.items.empty()) {
+    text += fmt::format("{}:\n", entry.key);
+    for (const Value& item : value.items) {
+      // A policy without parameters is written as its name.
+      const Value::Entry& policy = item.entries.front();
+      const bool bare = policy.value.is_mapping() && policy.value.entries.empty();
+      text += bare ? fmt::format("  - {}\n", policy.key)
+                   : fmt::format("  - {}: {}\n", policy.key, flow(policy.value));
+    }
+  } else if (value.is_mapping() && entry.key == "training") {
+    text += fmt::format("{}:\n", entry.key);
+    for (const Value::Entry& setting : value.entries)
+      text += fmt::format("  {}: {}\n", setting.key, flow(setting.value));
+  } else {
+    text += fmt::format("{}: {}\n", entry.key, flow(value));
+  }
+  return text;
+}
+
 }  // namespace
 }  // namespace scenario_yaml_detail
 
 std::string scenario_yaml(const ImportedScenario& imported, const std::string& source) {
   using scenario_yaml_detail::comment;
-  using scenario_yaml_detail::flow;
   std::string text = comment(fmt::format("Imported from {}: {}.", source, imported.format));
   const auto setting_text = [](const ImportedSetting& setting) {
     return printable(setting.value.empty() ? setting.key
@@ -76,25 +98,8 @@ std::string scenario_yaml(const ImportedScenario& imported, const std::string& s
                                   setting_text(setting), printable(setting.outcome)));
     }
   }
-  for (const Value::Entry& entry : imported.scenario.entries) {
-    const Value& value = entry.value;
-    if (value.is_sequence() && !value.items.empty()) {
-      text += fmt::format("{}:\n", entry.key);
-      for (const Value& item : value.items) {
-        // A policy without parameters is written as its name.
-        const Value::Entry& policy = item.entries.front();
-        const bool bare = policy.value.is_mapping() && policy.value.entries.empty();
-        text += bare ? fmt::format("  - {}\n", policy.key)
-                     : fmt::format("  - {}: {}\n", policy.key, flow(policy.value));
-      }
-    } else if (value.is_mapping() && entry.key == "training") {
-      text += fmt::format("{}:\n", entry.key);
-      for (const Value::Entry& setting : value.entries)
-        text += fmt::format("  {}: {}\n", setting.key, flow(setting.value));
-    } else {
-      text += fmt::format("{}: {}\n", entry.key, flow(value));
-    }
-  }
+  for (const Value::Entry& entry : imported.scenario.entries)
+    text += scenario_yaml_detail::entry_text(entry);
   return text;
 }
 

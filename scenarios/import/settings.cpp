@@ -18,8 +18,8 @@ namespace {
 constexpr double kLargestInteger = 9e15;  // whole numbers up to it are exact
 
 const Value& no_settings() {
-  static const Value kNone = mapping_value({});
-  return kNone;
+  static const Value none = mapping_value({});
+  return none;
 }
 
 bool matches(std::string_view key, std::string_view pattern) {
@@ -35,9 +35,10 @@ Settings::Settings(const Value* mapping, std::string path, ImportReport& report)
                                                         : mapping),
       path_(std::move(path)),
       report_(report) {
-  if (!mapping_->is_mapping())
+  if (!mapping_->is_mapping()) {
     throw UserError(mapping_->location, path_,
                     fmt::format("expected a mapping, found {}", tidemark::found(*mapping_)));
+  }
 }
 
 std::string Settings::path_of(std::string_view key) const {

@@ -49,7 +49,9 @@ GenerationOptions decode_options(const Decoder& d) {
 }  // namespace generation_detail
 
 std::optional<GenerationOptions> decode_generation(const Decoder& training) {
-  using namespace generation_detail;
+  using generation_detail::decode_options;
+  using generation_detail::kGenerate;
+  using generation_detail::kOfTraining;
   const Value* mode = training.value().find("mode");
   const bool nested = mode != nullptr && mode->kind == Value::Kind::kMapping;
   const bool generates = nested || (mode != nullptr && mode->scalar == kGenerate);

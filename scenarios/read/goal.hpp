@@ -51,7 +51,7 @@ class Expression {
     std::size_t left = 0;  // indices of terms
     std::size_t right = 0;
   };
-  [[nodiscard]] double at(std::size_t term, const FigureLookup& figures) const;
+  [[nodiscard]] double at(std::size_t index, const FigureLookup& figures) const;
 
   std::string text_;
   std::vector<Term> terms_;

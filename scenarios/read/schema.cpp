@@ -103,9 +103,10 @@ Json allocator(const Environment& environment) {
     const Json one = object(notes, "", false);
     for (const auto& [key, value] : one["properties"].items())
       all["properties"][key] = value;
-    for (const ParameterForm& form : entry.forms)
+    for (const ParameterForm& form : entry.forms) {
       all["properties"][std::string(form.parameter)] =
           Json{{"description", std::string(form.form)}};
+    }
   }
   all["properties"]["kind"] = Json{{"enum", names}};
   return {{"anyOf", Json::array({Json{{"enum", names}}, all, Json{{"type", "null"}}})}};

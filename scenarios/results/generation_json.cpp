@@ -55,7 +55,8 @@ nlohmann::ordered_json to_json(const GenerationFigures& generation) {
 }
 
 GenerationFigures generation_from_json(const nlohmann::ordered_json& json) {
-  using namespace generation_json_detail;
+  using generation_json_detail::bytes;
+  using generation_json_detail::duration;
   GenerationFigures generation;
   GenerationOptions& options = generation.options;
   generation.batch = json.at("sequences");

@@ -60,9 +60,10 @@ bool read_line(std::streambuf& file, std::string& line, const std::string& path)
     const char c = Traits::to_char_type(next);
     if (c == '\n') return true;
     line += c;
-    if (line.size() > kMaxFileBytes)
+    if (line.size() > kMaxFileBytes) {
       throw UserError({.file = path}, {},
                       fmt::format("a line is longer than {} MiB", kMaxFileBytes >> 20));
+    }
   }
   return false;
 }

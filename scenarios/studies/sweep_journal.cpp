@@ -239,6 +239,32 @@ void SweepJournal::add(std::size_t index, const PointResult& result) {
   if (!file_) sweep_journal_detail::fail(path_, "cannot be written (is the disk full?)");
 }
 
+namespace sweep_journal_detail {
+namespace {
+
+// Says which points of a merged sweep are missing, and how to simulate them. `shards`: those that
+// there are, `of` how many.
+[[noreturn]] void fail_for_missing(const std::string& folder,
+                                   const std::vector<std::string>& damaged, std::size_t missing,
+                                   std::size_t count, const std::set<std::size_t>& shards,
+                                   std::size_t of) {
+  std::string damage;
+  for (const std::string& journal : damaged)
+    damage += journal + "; ";
+  std::string what;
+  for (std::size_t shard = 0; shard < of; ++shard) {
+    if (of > 1 && !shards.contains(shard)) what += fmt::format(" --shard {}/{};", shard, of);
+  }
+  fail(folder, fmt::format("{}{} of {} points are missing{}{}; what is there already is kept",
+                           damage, missing, count,
+                           what.empty() ? "; run the sweep again with --resume"
+                                        : "; run tidemark sweep SCENARIO -o DIR with",
+                           what.empty() ? "" : what.substr(0, what.size() - 1)));
+}
+
+}  // namespace
+}  // namespace sweep_journal_detail
+
 MergedSweep merge_journals(const std::string& folder) {
   std::vector<sweep_journal_detail::Journal> journals = sweep_journal_detail::journals_of(folder);
   MergedSweep merged;
@@ -273,20 +299,8 @@ MergedSweep merge_journals(const std::string& folder) {
   const auto missing =
       static_cast<std::size_t>(std::count(found.begin(), found.end(), std::nullopt));
   if (missing > 0) {
-    std::string damage;
-    for (const std::string& journal : merged.damage)
-      damage += journal + "; ";
-    std::string what;
-    const auto of = first.at("shards").get<std::size_t>();
-    for (std::size_t shard = 0; shard < of; ++shard) {
-      if (of > 1 && !shards.contains(shard)) what += fmt::format(" --shard {}/{};", shard, of);
-    }
-    sweep_journal_detail::fail(
-        folder, fmt::format("{}{} of {} points are missing{}{}; what is there already is kept",
-                            damage, missing, count,
-                            what.empty() ? "; run the sweep again with --resume"
-                                         : "; run tidemark sweep SCENARIO -o DIR with",
-                            what.empty() ? "" : what.substr(0, what.size() - 1)));
+    sweep_journal_detail::fail_for_missing(folder, merged.damage, missing, count, shards,
+                                           first.at("shards").get<std::size_t>());
   }
   merged.published = first.at("published").get<std::vector<std::string>>();
   for (std::optional<PointResult>& result : found)

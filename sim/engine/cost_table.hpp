@@ -57,7 +57,7 @@ struct CostTable {
 // With CUDA graphs only the first operator of each part of the step costs the host a dispatch, and
 // so does the one after an operator whose result the host waits for: a graph ends there. Kernels
 // inside follow each other at LaunchProfile::in_graph, copies are nodes of the graphs.
-[[nodiscard]] CostTable price(const TrainingGraph& graph, const CostModel& model,
+[[nodiscard]] CostTable price(const TrainingGraph& graph, const CostModel& eager,
                               const Mesh& mesh = {}, HostClock clock = HostClock::kEager);
 
 // Returns `device` of each operator, but nothing for collectives: they run concurrently with

@@ -83,9 +83,10 @@ GenerationFigures generation_figures(const GenerationOptions& options, const Gen
     const double room = share - static_cast<double>((overhead + peak - figures.cache).count);
     const std::int64_t blocks = figures.batch * options.blocks();
     const double block = static_cast<double>(figures.cache.count) / static_cast<double>(blocks);
-    if (block > 0)
+    if (block > 0) {
       figures.blocks_that_fit =
           std::max<std::int64_t>(0, static_cast<std::int64_t>(std::floor(room / block)));
+    }
   }
   return figures;
 }

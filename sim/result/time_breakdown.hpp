@@ -34,7 +34,7 @@ struct KernelSum {
   Flops flops;
   Bytes bytes;  // compulsory traffic: each operand once
 
-  void add(const Operator& op, Bound bound, Duration time);
+  void add(const Operator& op, Bound bound, Duration duration);
   KernelSum& operator+=(const KernelSum& other);
   [[nodiscard]] Duration total() const { return time[0] + time[1] + time[2]; }
   // Returns the bound with the most time.

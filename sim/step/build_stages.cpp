@@ -184,6 +184,7 @@ std::vector<TrainedModel> StageBuilder::run() {
   find_tied();
   differentiate_pieces();
   std::vector<TrainedModel> stages;
+  stages.reserve(static_cast<std::size_t>(pipeline_.size));
   for (int rank = 0; rank < pipeline_.size; ++rank)
     stages.push_back(stage(rank));
   return stages;

@@ -48,6 +48,17 @@ bool by_hooks(const TrainingGraph& graph, const ProgramOrder& order, Position po
   return o.in_hooks || graph.operators[o.op].part == OperatorPart::kRecompute;
 }
 
+// Returns the operators that read a value after a gap, each once.
+std::vector<OperatorId> readers_after(const ProgramOrder& order, const Liveness& live, GapId gap) {
+  std::vector<OperatorId> readers;
+  for (GapId next = gap; !live.gaps[next].dead && live.gaps[next].to.valid();
+       next = GapId(next.value + 1)) {
+    const OperatorId op = order.at[live.gaps[next].to].op;
+    if (std::find(readers.begin(), readers.end(), op) == readers.end()) readers.push_back(op);
+  }
+  return readers;
+}
+
 }  // namespace
 }  // namespace saved_tensors_detail
 
@@ -74,13 +85,9 @@ std::vector<SavedTensor> saved_tensors(const TrainingGraph& graph, const Program
                        .made_by = saved_tensors_detail::maker_of(graph, order, live, id),
                        .needed_by = {}};
     if (held) tensor.needed_by.push_back(order.at[gap.release].op);
-    if (read) tensor.by_recomputation = order.at[gap.to].recompute;
-    for (GapId next = id; read && !live.gaps[next].dead && live.gaps[next].to.valid();
-         next = GapId(next.value + 1)) {
-      const OperatorId op = order.at[live.gaps[next].to].op;
-      const bool known =
-          std::find(tensor.needed_by.begin(), tensor.needed_by.end(), op) != tensor.needed_by.end();
-      if (!known) tensor.needed_by.push_back(op);
+    if (read) {
+      tensor.by_recomputation = order.at[gap.to].recompute;
+      tensor.needed_by = saved_tensors_detail::readers_after(order, live, id);
     }
     saved.push_back(std::move(tensor));
   }

@@ -200,7 +200,7 @@ bool StagesSimulation::find_arrivals() {
   }
   for (std::size_t s = 0; s < stages.size(); ++s) {
     stages[s].arrivals = arrivals_of(stages[s].program, scratch_[s]);
-    if (fit_) runs_.push_back({std::move(results_[s]), std::move(scratch_[s])});
+    if (fit_) runs_.push_back({results_[s], std::move(scratch_[s])});
   }
   scratch_.clear();
   return true;

@@ -62,7 +62,10 @@ std::string_view without_call(std::string_view path) {
 
 InPlaceModules::InPlaceModules(const OnnxModel& model, const OnnxModules& modules,
                                const std::vector<std::string>& patterns) {
-  using namespace onnx_in_place_detail;
+  using onnx_in_place_detail::fits;
+  using onnx_in_place_detail::kClasses;
+  using onnx_in_place_detail::kPrefix;
+  using onnx_in_place_detail::without_call;
   for (const auto& [key, value] : model.metadata) {
     if (!key.starts_with(kPrefix)) continue;
     if (std::find(kClasses.begin(), kClasses.end(), value) == kClasses.end()) continue;

@@ -167,7 +167,7 @@ DeepseekConfig deepseek_v3() {
 
 DeepseekConfig decode_deepseek(const Decoder& overrides, DeepseekConfig defaults) {
   const Decoder& d = overrides;
-  DeepseekConfig config = std::move(defaults);
+  DeepseekConfig config = defaults;
   config.layers = d.optional<std::int64_t>("layers", config.layers, up_to(kMaxLayers));
   config.width = d.optional<std::int64_t>("width", config.width, up_to(kMaxWidth));
   config.heads = d.optional<std::int64_t>("heads", config.heads, up_to(kMaxHeads / 64));
@@ -196,8 +196,8 @@ Graph build_deepseek(const DeepseekConfig& config, const std::string& name,
 
 std::vector<ModelPreset> deepseek_presets() {
   const auto preset = [](std::string name, std::string summary, DeepseekConfig config) {
-    return make_preset<DeepseekConfig>(std::move(name), "language", std::move(summary),
-                                       std::move(config), decode_deepseek, build_deepseek);
+    return make_preset<DeepseekConfig>(std::move(name), "language", std::move(summary), config,
+                                       decode_deepseek, build_deepseek);
   };
   return {
       preset("deepseek-v2-lite", "DeepSeek V2 Lite, 15.7 B parameters, latent attention", {}),

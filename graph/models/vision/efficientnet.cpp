@@ -188,8 +188,7 @@ std::vector<ModelPreset> efficientnet_presets() {
                          efficientnet_detail::EfficientnetConfig config) {
     return make_preset<efficientnet_detail::EfficientnetConfig>(
         std::move(name), "vision", fmt::format("EfficientNet, {} parameters (torchvision)", size),
-        std::move(config), efficientnet_detail::decode_efficientnet,
-        efficientnet_detail::build_efficientnet);
+        config, efficientnet_detail::decode_efficientnet, efficientnet_detail::build_efficientnet);
   };
   const auto one = [](double width, double depth, double dropout, std::int64_t image) {
     return efficientnet_detail::EfficientnetConfig{

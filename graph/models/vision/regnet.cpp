@@ -162,8 +162,8 @@ std::vector<ModelPreset> regnet_presets() {
     const std::string_view kind = config.squeeze > 0 ? "RegNetY" : "RegNetX";
     const std::string size = name.substr(9);
     return make_preset<regnet_detail::RegnetConfig>(
-        std::move(name), "vision", fmt::format("{} {} (torchvision)", kind, size),
-        std::move(config), regnet_detail::decode_regnet, regnet_detail::build_regnet);
+        std::move(name), "vision", fmt::format("{} {} (torchvision)", kind, size), config,
+        regnet_detail::decode_regnet, regnet_detail::build_regnet);
   };
   constexpr double kSqueeze = 0.25;
   return {

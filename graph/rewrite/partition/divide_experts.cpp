@@ -65,6 +65,7 @@ class Loops {
       open.emplace(node.outputs[0], std::move(mixture));
     }
     std::vector<Mixture> found;
+    found.reserve(open.size());
     for (auto& [sum, mixture] : open)
       found.push_back(std::move(mixture));
     return found;
@@ -193,11 +194,28 @@ void check(const Graph& graph, const std::vector<Mixture>& mixtures, const Exper
   }
   for (const Mixture& mixture : mixtures) {
     const auto experts = static_cast<std::int64_t>(mixture.experts.size());
-    if (experts % options.ranks != 0)
+    if (experts % options.ranks != 0) {
       throw UserError(
           {}, options.path,
           fmt::format("{}; write a size of {}", does_not_divide(experts, "experts", options.ranks),
                       nearest_divisors(experts, options.ranks)));
+    }
+  }
+}
+
+// Marks the parameters of a mixture's experts, and drops those of experts on other ranks: a rank
+// has the first `local` ones.
+void drop_remote_experts(const Graph& graph, const IdVector<TensorId, ParameterId>& parameter,
+                         const Mixture& mixture, std::size_t local, GraphCopy& copy) {
+  for (std::size_t i = 0; i < mixture.experts.size(); ++i) {
+    const Expert& expert = mixture.experts[i];
+    for (NodeId id = expert.state; id <= expert.computed; id = NodeId(id.value + 1)) {
+      for (TensorId in : graph.nodes[id].inputs) {
+        if (!in.valid() || !parameter[in].valid()) continue;
+        copy.result().parameters[parameter[in]].of_expert = true;
+        if (i >= local) copy.drop_root(in);
+      }
+    }
   }
 }
 
@@ -205,7 +223,6 @@ void check(const Graph& graph, const std::vector<Mixture>& mixtures, const Exper
 }  // namespace divide_experts_detail
 
 Graph divide_experts(const Graph& graph, const ExpertOptions& options) {
-  using divide_experts_detail::Expert;
   using divide_experts_detail::Mixture;
   const std::vector<Mixture> mixtures = divide_experts_detail::Loops(graph).find();
   divide_experts_detail::check(graph, mixtures, options);
@@ -219,16 +236,7 @@ Graph divide_experts(const Graph& graph, const ExpertOptions& options) {
     for (NodeId id = mixture.first; id <= mixture.last; id = NodeId(id.value + 1))
       loop[id] = &mixture;
     const std::size_t local = mixture.experts.size() / static_cast<std::size_t>(options.ranks);
-    for (std::size_t i = 0; i < mixture.experts.size(); ++i) {
-      const Expert& expert = mixture.experts[i];
-      for (NodeId id = expert.state; id <= expert.computed; id = NodeId(id.value + 1)) {
-        for (TensorId in : graph.nodes[id].inputs) {
-          if (!in.valid() || !parameter[in].valid()) continue;
-          copy.result().parameters[parameter[in]].of_expert = true;
-          if (i >= local) copy.drop_root(in);
-        }
-      }
-    }
+    divide_experts_detail::drop_remote_experts(graph, parameter, mixture, local, copy);
   }
   return rewrite_graph(copy, [&](GraphCopy& of, NodeId id) {
     const Mixture* mixture = loop[id];

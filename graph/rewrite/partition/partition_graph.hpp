@@ -8,6 +8,6 @@ namespace tidemark {
 
 // Returns what one rank computes: parameters and activations are its parts, and communication
 // brings them together. Throws UserError as plan_partition.
-[[nodiscard]] Graph partition_graph(const Graph& graph, const PartitionOptions& options);
+[[nodiscard]] Graph partition_graph(const Graph& given, const PartitionOptions& options);
 
 }  // namespace tidemark

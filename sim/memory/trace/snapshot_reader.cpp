@@ -332,9 +332,10 @@ void SnapshotRows::put_initial_first() {
   for (const Initial& block : initial_)
     first.push_back({block.row, block.offset, Bytes(0), block.label});
   for (const Initial& block : initial_) {
-    if (block.waits)
+    if (block.waits) {
       first.push_back(
           {{.op = TraceOp::kRequestFree, .id = block.row.id}, block.offset, Bytes(0), 0});
+    }
   }
   reader_.rows_.insert(reader_.rows_.begin(), first.begin(), first.end());
 }

@@ -105,6 +105,7 @@ std::vector<TensorId> zero_states(OnnxLowering& l, std::string_view family, cons
                    {{"shape", shape}, {"dtype", std::string(name_of(b.tensor(weight).dtype))}})[0]);
   }
   std::vector<TensorId> states;
+  states.reserve(zeros.size());
   for (TensorId whole : zeros) {
     states.push_back(b.add(
         "narrow", {whole},
