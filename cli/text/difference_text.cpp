@@ -41,6 +41,7 @@ class Difference {
 
  private:
   [[nodiscard]] std::string heading() const;
+  [[nodiscard]] std::string comparison() const;
   [[nodiscard]] std::string table(const std::string& title, const std::vector<TermPair>& terms,
                                   const Wording& words, const TermPair* sum) const;
   [[nodiscard]] std::string tensors(const Wording& words) const;
@@ -52,6 +53,33 @@ class Difference {
   std::size_t width_;
   PeakDifference terms_;
 };
+
+// Compares the live bytes at both peaks, and names the roles that differ most.
+std::string Difference::comparison() const {
+  const std::int64_t more = terms_.live.difference();
+  if (more == 0) {
+    return fmt::format("At their peaks both have {} live.\n", format_bytes(Bytes(terms_.live.a)));
+  }
+  std::string sentence =
+      fmt::format("At its peak B has {} {} live than A", format_bytes(Bytes(std::abs(more))),
+                  more > 0 ? "more" : "less");
+  std::vector<TermPair> roles = terms_.roles;
+  std::stable_sort(roles.begin(), roles.end(), [](const TermPair& x, const TermPair& y) {
+    return std::abs(x.difference()) > std::abs(y.difference());
+  });
+  for (std::size_t i = 0; i < std::min(kReasons, roles.size()); ++i) {
+    if (roles[i].difference() == 0) break;
+    sentence += fmt::format(
+        "{} {} {}", i == 0 ? ":" : ",",
+        with_sign(roles[i].difference(), [](std::int64_t n) { return format_bytes(Bytes(n)); }),
+        roles[i].name);
+  }
+  sentence += '.';
+  std::string text;
+  for (const std::string& line : wrap(sentence, width_ > 0 ? width_ : sentence.size()))
+    text += line + '\n';
+  return text;
+}
 
 std::string Difference::heading() const {
   const auto side = [&](const char* name, const DetailedPoint& point) {
@@ -65,29 +93,7 @@ std::string Difference::heading() const {
       lines += (lines.empty() ? bold(name, colour_) + "  " : "   ") + words + '\n';
     return lines;
   };
-  std::string text = side("A", a_) + side("B", b_) + '\n';
-  const std::int64_t more = terms_.live.difference();
-  if (more == 0) {
-    text += fmt::format("At their peaks both have {} live.\n", format_bytes(Bytes(terms_.live.a)));
-  } else {
-    std::string sentence =
-        fmt::format("At its peak B has {} {} live than A", format_bytes(Bytes(std::abs(more))),
-                    more > 0 ? "more" : "less");
-    std::vector<TermPair> roles = terms_.roles;
-    std::stable_sort(roles.begin(), roles.end(), [](const TermPair& x, const TermPair& y) {
-      return std::abs(x.difference()) > std::abs(y.difference());
-    });
-    for (std::size_t i = 0; i < std::min(kReasons, roles.size()); ++i) {
-      if (roles[i].difference() == 0) break;
-      sentence += fmt::format(
-          "{} {} {}", i == 0 ? ":" : ",",
-          with_sign(roles[i].difference(), [](std::int64_t n) { return format_bytes(Bytes(n)); }),
-          roles[i].name);
-    }
-    sentence += '.';
-    for (const std::string& line : wrap(sentence, width_ > 0 ? width_ : sentence.size()))
-      text += line + '\n';
-  }
+  std::string text = side("A", a_) + side("B", b_) + '\n' + comparison();
   const auto peak = [](const PointResult& point) {
     return fmt::format("step {}, {}", point.peak.step,
                        place(point.peak.phase, point.peak.layer, point.peak.op));

@@ -60,7 +60,7 @@ std::string remark(const PointResult& point) {
     return fmt::format("no room for {}: {}", format_bytes(failure.requested),
                        place(failure.phase, failure.layer, failure.op));
   }
-  if (const std::string over = over_budget(point); !over.empty()) return over;
+  if (std::string over = over_budget(point); !over.empty()) return over;
   if (point.run.retries > 0)
     return fmt::format("tight: {} retr{}", point.run.retries, point.run.retries == 1 ? "y" : "ies");
   std::string text;
