@@ -112,6 +112,7 @@ std::vector<OperatorText> read_operator_table(const std::string& path) {
   bool has_header = false;
   for (int number = 1; std::getline(file, line); ++number) {
     const Location here{.file = path, .line = number, .column = 1};
+    if (number == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);  // byte order mark
     if (line.empty() || line == "\r" || line.front() == '#') continue;
     const std::vector<std::string> fields = operator_price_detail::fields_of(line);
     if (!has_header) {

@@ -32,6 +32,7 @@ struct Words {
   bool tf32 = false;
   bool causal = false;
   bool backward = false;
+  bool typed = false;  // its type has been given
   std::vector<std::pair<std::string, std::int64_t>> options;
 };
 
@@ -99,11 +100,11 @@ Words Reader::words() const {
                                 DType::kBFloat16};
     const auto* type = std::find_if(kTypes.begin(), kTypes.end(), named);
     const std::size_t equals = word.find('=');
-    if (type != kTypes.end()) {
-      result.dtype = *type;
-    } else if (word == "tf32") {
-      result.dtype = DType::kFloat32;
-      result.tf32 = true;
+    if (type != kTypes.end() || word == "tf32") {
+      if (result.typed) fail(fmt::format("{} is a second type", tidemark::quoted(word)), kExample);
+      result.typed = true;
+      result.tf32 = word == "tf32";
+      result.dtype = result.tf32 ? DType::kFloat32 : *type;
     } else if (word == "causal") {
       result.causal = true;
     } else if (word == "backward") {
@@ -148,6 +149,9 @@ class Maker {
       matches = words_.sizes[i].size() == counts[i];
     if (!matches) reader_.fail("its sizes do not have the form that it takes", example);
   }
+  // Fails at an option that is given twice or that the operator does not take: the price would be
+  // that of another operator.
+  void check_options(std::string_view taken) const;
   TensorId linear();
   TensorId bmm();
   TensorId convolution();
@@ -160,6 +164,24 @@ class Maker {
   const Words& words_;
   ModelBuilder& b_;
 };
+
+void Maker::check_options(std::string_view taken) const {
+  std::vector<std::string> given;
+  if (words_.causal) given.emplace_back("causal");
+  for (const auto& [key, value] : words_.options)
+    given.push_back(key);
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const std::string& option = given[i];
+    if (taken.find(fmt::format(" {} ", option)) == std::string_view::npos) {
+      const std::string list(taken.substr(0, taken.find_last_not_of(' ') + 1));
+      reader_.fail(fmt::format("{} takes no option {}{}", words_.name, tidemark::quoted(option),
+                               list.empty() ? "" : fmt::format("; it takes{}", list)),
+                   kExample);
+    }
+    if (std::count(given.begin(), given.end(), option) > 1)
+      reader_.fail(fmt::format("the option {} is given twice", tidemark::quoted(option)), kExample);
+  }
+}
 
 TensorId Maker::linear() {
   expect({3}, kExample);
@@ -238,30 +260,35 @@ TensorId Maker::elementwise() {
 struct Kind {
   std::string_view name;
   TensorId (Maker::*make)();
+  std::string_view options = {};  // options that it takes, with a space before and after each
 };
 
 TensorId Maker::make() {
-  static constexpr std::array kKinds{Kind{"linear", &Maker::linear},
-                                     Kind{"bmm", &Maker::bmm},
-                                     Kind{"conv", &Maker::convolution},
-                                     Kind{"attention", &Maker::attention},
-                                     Kind{"softmax", &Maker::rows},
-                                     Kind{"log_softmax", &Maker::rows},
-                                     Kind{"layer_norm", &Maker::rows},
-                                     Kind{"rms_norm", &Maker::rows},
-                                     Kind{"batch_norm", &Maker::image},
-                                     Kind{"max_pool", &Maker::image},
-                                     Kind{"elementwise", &Maker::elementwise},
-                                     Kind{"add", &Maker::elementwise},
-                                     Kind{"mul", &Maker::elementwise},
-                                     Kind{"gelu", &Maker::elementwise},
-                                     Kind{"relu", &Maker::elementwise},
-                                     Kind{"silu", &Maker::elementwise},
-                                     Kind{"dropout", &Maker::elementwise},
-                                     Kind{"copy", &Maker::elementwise}};
+  static constexpr std::array kKinds{
+      Kind{"linear", &Maker::linear},
+      Kind{"bmm", &Maker::bmm},
+      Kind{"conv", &Maker::convolution, " stride padding dilation groups "},
+      Kind{"attention", &Maker::attention, " keys causal "},
+      Kind{"softmax", &Maker::rows},
+      Kind{"log_softmax", &Maker::rows},
+      Kind{"layer_norm", &Maker::rows},
+      Kind{"rms_norm", &Maker::rows},
+      Kind{"batch_norm", &Maker::image},
+      Kind{"max_pool", &Maker::image, " kernel stride "},
+      Kind{"elementwise", &Maker::elementwise},
+      Kind{"add", &Maker::elementwise},
+      Kind{"mul", &Maker::elementwise},
+      Kind{"gelu", &Maker::elementwise},
+      Kind{"relu", &Maker::elementwise},
+      Kind{"silu", &Maker::elementwise},
+      Kind{"dropout", &Maker::elementwise},
+      Kind{"copy", &Maker::elementwise}};
   std::vector<std::string> names;
   for (const Kind& kind : kKinds) {
-    if (kind.name == words_.name) return (this->*kind.make)();
+    if (kind.name == words_.name) {
+      check_options(kind.options);
+      return (this->*kind.make)();
+    }
     names.emplace_back(kind.name);
   }
   reader_.fail(fmt::format("{} is none of {}{}", tidemark::quoted(words_.name),

@@ -81,12 +81,34 @@ TEST_SUITE("unit") {
     CHECK(fault_of("").find("is none of linear") != std::string::npos);
   }
 
+  TEST_CASE("an option that the operator does not take is an error, not ignored") {
+    const auto names = [](const std::string& text, const std::string& words) {
+      CAPTURE(text);
+      CHECK(fault_of(text).find(words) != std::string::npos);
+    };
+    names("linear 64x64x64 stride=2", "linear takes no option 'stride'");
+    names("softmax 64x64 causal", "softmax takes no option 'causal'");
+    names("conv 1x8x8x8 8x3x3 kernel=3",
+          "conv takes no option 'kernel'; it takes stride padding dilation groups");
+    names("max_pool 1x8x8x8 keys=3", "max_pool takes no option 'keys'; it takes kernel stride");
+    names("attention 1x8x64x64 groups=2",
+          "attention takes no option 'groups'; it takes keys causal");
+    names("conv 1x8x8x8 8x3x3 stride=2 stride=1", "the option 'stride' is given twice");
+    names("add 64 fp16 fp32", "'fp32' is a second type");
+    // Those that it takes change the price: a stride of 2 leaves a quarter of the products.
+    CHECK(priced("conv 1x8x8x8 8x3x3 stride=2").front().flops.count * 4 ==
+          priced("conv 1x8x8x8 8x3x3").front().flops.count);
+  }
+
   TEST_CASE("a table of operators names the line of a mistake") {
     const ScenarioFolder folder("price");
     const std::vector<OperatorText> operators = read_operator_table(folder.write(
         "a.csv", "id,operator\n1,linear 64x64x64 bf16\n\n# a remark\n2,\"softmax 64x64\"\n"));
     REQUIRE(operators.size() == 2);
     CHECK(operators[1].text == "softmax 64x64");
+    // Spreadsheets write a byte order mark first.
+    CHECK(read_operator_table(folder.write("bom.csv", "\xEF\xBB\xBFoperator\nadd 64\n")).size() ==
+          1);
     const auto fault = [&](const std::string& text) {
       return error_of([&] { static_cast<void>(read_operator_table(folder.write("b.csv", text))); });
     };
