@@ -43,6 +43,7 @@ Examples:
                                               pareto.svg, both also as PDF
   tidemark compare gpt2 --gpu h100 -s training.micro_batch=8 --budget 70% --budget 90%
   tidemark compare gpt2 --gpu h100 -s training.micro_batch=8 --budget 8GiB --policy optimal
+  tidemark compare scenario.yaml --budget 70%     the usual policies, and those of the scenario
   tidemark compare scenario.yaml -s compare.budgets='[8GiB, 12GiB]' -s compare.iterations=20000
 
 Exit codes: 0 every point was evaluated; 2 bad input; 3 internal error.)";
@@ -143,9 +144,35 @@ Value list_of(const std::vector<std::string>& texts, const std::string& option, 
   return list;
 }
 
+// Whether a list of lists has one that reads like `list`.
+bool has_list(const Value* lists, const Value& list) {
+  if (lists == nullptr) return false;
+  return std::any_of(lists->items.begin(), lists->items.end(), [&](const Value& other) {
+    return short_setting(other) == short_setting(list);
+  });
+}
+
+// Compares what the scenario itself does about memory, too, beside lists that the file does not
+// name; where it names them the author has chosen, and is only told of what is left out.
+void add_own(Value& document, bool chosen, const Environment& environment, const Console& console) {
+  const Value own = own_policies(document, environment).deciding;
+  const Value* compare = document.find("compare");
+  const Value* lists = compare == nullptr ? nullptr : compare->find("policies");
+  if (own.items.empty() || lists == nullptr || has_list(lists, own)) return;
+  if (chosen) {
+    print_warning(console, fmt::format("{}, which the scenario lists under policies, is not "
+                                       "compared; list it under compare.policies, too",
+                                       short_setting(own)));
+    return;
+  }
+  Value more = *lists;
+  more.items.push_back(own);
+  apply_override(document, {"compare.policies", std::move(more)});
+}
+
 // Sets the comparison's budgets and policies that the command line gives. What is given no policies
-// at all is compared under the usual ones.
-void add_options(Value& document, const std::vector<std::string>& budgets,
+// at all is compared under the usual ones. Returns whether the file chooses the lists itself.
+bool add_options(Value& document, const std::vector<std::string>& budgets,
                  const std::vector<std::string>& policies, bool is_model) {
   const std::vector<std::string> usual{"[]", "checkpoint_every: {period: 1}", "offload_activations",
                                        "chen_greedy", "optimal"};
@@ -160,6 +187,7 @@ void add_options(Value& document, const std::vector<std::string>& budgets,
   }
   if (!budgets.empty())
     apply_override(document, {"compare.budgets", list_of(budgets, "--budget", false)});
+  return has_policies && policies.empty();
 }
 
 // A comparison as it is printed.
@@ -178,7 +206,8 @@ Compared run_one(const CompareCommand& command, Value document, const std::strin
                  const Environment& environment, const Console& console) {
   const std::vector<std::string>& budgets = command.budgets;
   const std::vector<std::string>& policies = command.policies;
-  add_options(document, budgets, policies, !command.input.gpu.empty());
+  const bool chosen = add_options(document, budgets, policies, !command.input.gpu.empty());
+  add_own(document, chosen, environment, console);
   static_cast<void>(decode_compare(document, environment));
   std::vector<std::string> options;
   for (const std::string& budget : budgets)

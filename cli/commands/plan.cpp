@@ -24,6 +24,7 @@
 #include "policies/plan_policies.hpp"
 #include "policies/solver/plan_policy.hpp"
 #include "policies/solver/plan_request.hpp"
+#include "scenarios/read/decode_parts.hpp"
 #include "scenarios/read/scenario.hpp"
 #include "sim/step/compile.hpp"
 #include "tidemark/version.hpp"
@@ -285,6 +286,8 @@ int PlanCommand::execute(const Console& console) const {
   const plan_detail::Planned planned = plan_detail::planned_graph(input, console);
   const RematProblem problem = remat_problem(planned.costs);
   const Bytes asked = plan_detail::parse_budget(budget, problem);
+  if (const std::string fault = planned.timed ? forgotten_unit(asked) : ""; !fault.empty())
+    throw UserError(fmt::format("--budget: {}", fault));
   if (request.budget == Bytes(0)) request.budget = asked;
   const auto begin = std::chrono::steady_clock::now();
   const PlanResult result = [&] {

@@ -53,6 +53,11 @@ class CompareTable {
     return comparison_.cost_graph ? grouped(result.run.step.count())
                                   : in_seconds(result.run.step, longest_);
   }
+  // Returns "without policies", or "with lora(rank 8) alone".
+  [[nodiscard]] std::string base_words() const {
+    if (comparison_.common.items.empty()) return "without policies";
+    return fmt::format("with {} alone", short_setting(comparison_.common));
+  }
   [[nodiscard]] std::string heading() const;
   [[nodiscard]] std::string verdict() const;
 
@@ -92,7 +97,7 @@ std::vector<Cell> CompareTable::row(const ComparePoint& point, bool first) const
   const bool no_room = result.status == PointStatus::kOutOfMemory;
   cells.push_back({kept ? "yes" : no_room ? "no room" : "no", kept ? kGood : kBad});
   if (!comparison_.cost_graph)
-    cells.push_back({point.plan ? unit_.text(point.plan->peak.count) : "-"});
+    cells.push_back({point.plan && planned ? unit_.text(point.plan->peak.count) : "-"});
   const bool found = result.run.live.bytes.count > 0;
   cells.push_back({found ? unit_.text(result.run.live.bytes.count) : "-"});
   if (!comparison_.cost_graph)
@@ -111,7 +116,7 @@ std::string CompareTable::heading() const {
   const PointResult& base = comparison_.base;
   std::string text = bold(printable(comparison_.name), colour_);
   text += fmt::format(
-      ": without policies {} live at the peak, {} {}", format_bytes(base.run.live.bytes),
+      ": {} {} live at the peak, {} {}", base_words(), format_bytes(base.run.live.bytes),
       comparison_.cost_graph ? "cost" : "a step of",
       comparison_.cost_graph ? grouped(base.run.step.count()) : format_duration(base.run.step));
   return text + "\n\n";
@@ -138,11 +143,12 @@ std::string CompareTable::verdict() const {
                                 : fmt::format("{} ({})\n", bold(policies_label(*cheapest), colour_),
                                               or_dash(cheapest->overhead));
   }
-  text += dim(
-      "overheads are shares of the step without policies; at least: proven for every plan of this "
-      "class within the budget; gap: the plan's cost over the least that is proven; *: no other "
-      "point has both less peak and less time\n",
-      colour_);
+  text +=
+      dim(fmt::format("overheads are shares of the step {}; at least: proven for every plan of "
+                      "this class within the budget; gap: the plan's cost over the least that is "
+                      "proven; *: no other point has both less peak and less time\n",
+                      base_words()),
+          colour_);
   return text;
 }
 

@@ -31,6 +31,9 @@ inline constexpr int kMaxCount = 1 << 20;      // number of GPUs
                                const DeviceProfile& device);
 // Fills policies and policy_names.
 void decode_policies(const Decoder& scenario, const Environment& environment, Scenario& result);
+// Returns what is wrong with a budget of bytes for a model whose unit was forgotten: "10 bytes hold
+// no step; is 10GiB meant?"; empty for others.
+[[nodiscard]] std::string forgotten_unit(Bytes budget);
 // Returns the text that the model, its training and its rewrites follow from: equal for equal
 // models. `scenario` is `document` decoded.
 [[nodiscard]] std::string training_key(const Value& document, const Scenario& scenario);

@@ -99,6 +99,19 @@ void check_averages_once(const Listed& listed, const Scenario& scenario) {
                   "policy 'ema', not both");
 }
 
+// Throws at a budget of bytes whose unit was forgotten; a cost graph has a unit of its own.
+void check_budget(const Listed& listed, const Scenario& scenario) {
+  const Value* budget = listed.parameters.find("budget");
+  if (budget == nullptr || !budget->is_scalar() || budget->scalar.size() < 2 ||
+      budget->scalar.find_first_not_of("0123456789") != std::string::npos ||
+      scenario.model.kind == ModelKind::kCostGraph)
+    return;
+  const std::string problem = forgotten_unit(Decoder(*budget).as<Bytes>());
+  if (problem.empty()) return;
+  throw UserError(budget->location, fmt::format("policies.{}.budget", excerpt(listed.name)),
+                  problem);
+}
+
 int ranks_of(const MeshRequest& request) {
   return request.tensor * request.context * request.pipeline;
 }
@@ -109,10 +122,11 @@ void check_count(const Decoder& hardware, int count, const MeshRequest& request)
   if (count % ranks == 0) return;
   const int below = count / ranks * ranks;
   hardware.fail_at(
-      "count", fmt::format("{} GPUs cannot be divided into tensor {} x pipeline {} x context {} = "
-                           "{} ranks, as the policies ask; write {}{}",
-                           count, request.tensor, request.pipeline, request.context, ranks,
-                           below > 0 ? fmt::format("{} or ", below) : "", below + ranks));
+      "count",
+      fmt::format("{} GPU{} cannot be divided into tensor {} x pipeline {} x context {} = "
+                  "{} ranks, as the policies ask; write {}{}",
+                  count, count == 1 ? "" : "s", request.tensor, request.pipeline, request.context,
+                  ranks, below > 0 ? fmt::format("{} or ", below) : "", below + ranks));
 }
 
 void check_within(const Decoder& hardware, std::string_view what, int size, std::string_view of,
@@ -127,6 +141,12 @@ void check_within(const Decoder& hardware, std::string_view what, int size, std:
 }  // namespace
 }  // namespace decode_policies_detail
 
+std::string forgotten_unit(Bytes budget) {
+  constexpr Bytes kLeastBudget(1024);
+  if (budget >= kLeastBudget) return {};
+  return fmt::format("{0} bytes hold no step; is {0}GiB meant?", budget.count);
+}
+
 Mesh decode_mesh(const Decoder& scenario, const Environment& environment,
                  const DeviceProfile& device) {
   MeshRequest request;
@@ -140,8 +160,11 @@ Mesh decode_mesh(const Decoder& scenario, const Environment& environment,
     }
   }
   const Value* given = scenario.value().find("hardware");
-  const Decoder hardware =
-      given != nullptr && given->is_mapping() ? Decoder(*given, "hardware") : Decoder();
+  // A bare name has no count; mistakes are reported where the name stands.
+  Value alone;
+  if (given != nullptr) alone.location = given->location;
+  const bool is_mapping = given != nullptr && given->is_mapping();
+  const Decoder hardware(is_mapping ? *given : alone, "hardware");
   const int count = hardware.optional<int>("count", 1, between(1, kMaxCount));
   decode_policies_detail::check_count(hardware, count, request);
   const int data = count / decode_policies_detail::ranks_of(request);
@@ -175,6 +198,7 @@ void decode_policies(const Decoder& scenario, const Environment& environment, Sc
     decode_policies_detail::check_single(listed, policy, result);
     decode_policies_detail::check_listed_once(listed, entry, result);
     decode_policies_detail::check_averages_once(listed, result);
+    decode_policies_detail::check_budget(listed, result);
     result.policies.push_back(std::move(policy));
     result.policy_names.push_back(listed.name);
   }

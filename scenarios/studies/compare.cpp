@@ -101,7 +101,8 @@ void fill_overheads(Comparison& comparison, const CompareSpec& spec) {
     const int micro_batches = spec.micro_batches[point.list];
     if (plan.infeasible.empty())
       point.planned_overhead = share((plan.cost - plan.base_cost) * micro_batches);
-    const bool alone = spec.lists[point.list].items.size() == 1 && comparison.base.ranks == 1;
+    const bool alone = spec.lists[point.list].items.size() == 1 + spec.common &&
+                       spec.deciding[point.list] <= 1 && comparison.base.ranks == 1;
     // The bound is that of one kind of micro-batch.
     if (!plan.lower_bound || !alone || plan.schedules.size() > 1) continue;
     const Duration least = (*plan.lower_bound - plan.base_cost) * micro_batches - idle;
@@ -153,7 +154,8 @@ Comparison compare(const Value& document, const Environment& environment, int th
   const Scenario scenario = decode_scenario(base, environment);
   Comparison result{.name = scenario.name,
                     .cost_graph = scenario.model.kind == ModelKind::kCostGraph,
-                    .capacity = scenario.device.hbm.capacity};
+                    .capacity = scenario.device.hbm.capacity,
+                    .common = *base.find("policies")};
   std::unique_ptr<const Evaluator> evaluator;
   if (result.cost_graph) {
     evaluator = cost_graph_evaluator(scenario, spec);

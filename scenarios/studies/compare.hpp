@@ -26,7 +26,10 @@ struct CompareSpec {
     Bytes bytes;
     std::optional<double> share;  // share of the peak without any policy, instead of bytes
   };
-  std::vector<Value> lists;  // lists of policies, each a value for `policies`
+  // Lists of policies, each a value for `policies`; each begins with the scenario's own policies
+  // that make the model what it is.
+  std::vector<Value> lists;
+  std::size_t common = 0;    // how many those are
   std::vector<bool> solves;  // by list: whether it is planned for each budget
   // By list: how many of its policies decide about memory; the others rewrite the model.
   std::vector<int> deciding;
@@ -37,7 +40,8 @@ struct CompareSpec {
   SearchLimits limits{.iterations = 5'000, .time = std::chrono::seconds(60)};
 };
 
-// Reads `compare` and, with each of its lists as `policies`, the whole scenario. Cost graphs need
+// Reads `compare` and, with each of its lists as `policies`, the whole scenario. Policies of the
+// scenario itself that rewrite the model stay: a comparison is of one model. Cost graphs need
 // no `hardware`, and each of their lists is one policy for cost graphs, or none. Throws UserError:
 // `compare` or its lists are missing, a policy or a budget is wrong, there is a sweep, too.
 [[nodiscard]] CompareSpec decode_compare(const Value& document, const Environment& environment);
@@ -69,8 +73,9 @@ struct ComparePoint {
 struct Comparison {
   std::string name;
   bool cost_graph = false;
-  Bytes capacity;                    // capacity of the device
-  PointResult base;                  // the point without any policy
+  Bytes capacity;    // capacity of the device
+  Value common;      // the scenario's own policies that every list has, and `base` alone
+  PointResult base;  // the point without the policies that are compared
   std::vector<ComparePoint> points;  // lists x budgets, as listed; the list changes slowest
 };
 

@@ -32,7 +32,16 @@ struct CostGraphPlanner {
 [[nodiscard]] CostGraphPlanner cost_graph_planner(const ListedPolicy& listed,
                                                   const std::string& path);
 
-// Returns the document as a scenario of its own: without `compare`, with no policies.
+// The policies that the scenario itself lists, apart from those to compare; memory_elastic is none.
+struct OwnPolicies {
+  Value common;  // those that make the model what it is, such as lora or fsdp: every list has them
+  Value deciding;  // those that decide about memory: a list of its own
+};
+// A cost graph has none: each of its lists is one policy. Throws UserError.
+[[nodiscard]] OwnPolicies own_policies(const Value& document, const Environment& environment);
+
+// Returns the document as a scenario of its own: without `compare`, with the policies only that all
+// lists have in common.
 [[nodiscard]] Value comparable(const Value& document, const Environment& environment);
 
 }  // namespace tidemark

@@ -12,6 +12,7 @@
 #include "policies/plan_policies.hpp"
 #include "policies/solver/plan_request.hpp"
 #include "scenarios/read/decode_parts.hpp"
+#include "scenarios/read/elastic_options.hpp"
 #include "scenarios/read/environment.hpp"
 #include "scenarios/read/short_form.hpp"
 #include "scenarios/studies/compare_parts.hpp"
@@ -65,6 +66,23 @@ const PlanPolicy& find_for_cost_graphs(const Decoder& list, const ListedPolicy& 
                   fmt::format("there is no policy {} for cost graphs{}; policies: {}",
                               tidemark::quoted(listed.name), did_you_mean(listed.name, names),
                               fmt::join(names, ", ")));
+}
+
+// Returns a list that begins with the policies that all have in common, but for those that it sets
+// itself.
+Value with_common(const Value& common, const Value& list) {
+  const std::vector<ListedPolicy> listed = listed_policies(list);
+  const std::vector<ListedPolicy> names = listed_policies(common);
+  Value all = list;
+  all.items.clear();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const bool set = std::any_of(listed.begin(), listed.end(), [&](const ListedPolicy& policy) {
+      return policy.name == names[i].name;
+    });
+    if (!set) all.items.push_back(common.items[i]);
+  }
+  all.items.insert(all.items.end(), list.items.begin(), list.items.end());
+  return all;
 }
 
 struct ListFacts {
@@ -142,7 +160,28 @@ CostGraphPlanner cost_graph_planner(const ListedPolicy& listed, const std::strin
   return planner;
 }
 
+OwnPolicies own_policies(const Value& document, const Environment& environment) {
+  OwnPolicies own;
+  own.common.location = own.deciding.location = document.location;
+  own.common.kind = own.deciding.kind = Value::Kind::kSequence;
+  Value alone = without_elastic(document);
+  std::erase_if(alone.entries, [](const Value::Entry& entry) {
+    return entry.key == "compare" || entry.key == "sweep";
+  });
+  const Value* list = alone.find("policies");
+  if (list == nullptr || list->is_null()) return own;
+  if (alone.find("hardware") == nullptr) return own;  // a cost graph
+  const Scenario scenario = decode_scenario(alone, environment);
+  if (scenario.model.kind == ModelKind::kCostGraph) return own;
+  for (std::size_t i = 0; i < scenario.policies.size(); ++i) {
+    const bool rewrites = rewrites_model(scenario.policies[i]);
+    (rewrites ? own.common : own.deciding).items.push_back(list->items[i]);
+  }
+  return own;
+}
+
 Value comparable(const Value& document, const Environment& environment) {
+  const Value common = own_policies(document, environment).common;
   Value bare = document;
   std::erase_if(bare.entries, [](const Value::Entry& entry) { return entry.key == "compare"; });
   const bool has_hardware = document.find("hardware") != nullptr;
@@ -154,8 +193,7 @@ Value comparable(const Value& document, const Environment& environment) {
       set_entry(bare, "hardware", document.location, text_value(names.front(), document.location));
     }
   }
-  set_entry(bare, "policies", document.location, {});
-  bare.find("policies")->kind = Value::Kind::kSequence;
+  set_entry(bare, "policies", document.location, common);
   return bare;
 }
 
@@ -178,23 +216,31 @@ CompareSpec decode_compare(const Value& document, const Environment& environment
                              decode_compare_detail::kExample));
   }
   const Value bare = comparable(document, environment);
+  const Value& common = *bare.find("policies");
+  spec.common = common.items.size();
   const bool cost_graph = decode_scenario(bare, environment).model.kind == ModelKind::kCostGraph;
   for (const Decoder& list : compare.required_child("policies").items()) {
     if (!list.value().is_sequence()) {
       list.fail(fmt::format("expected a list of policies such as [optimal: {{}}], found {}",
                             found(list.value())));
     }
+    Value policies = decode_compare_detail::with_common(common, list.value());
     const decode_compare_detail::ListFacts facts = decode_compare_detail::check_list(
-        bare, list.value(), spec.lists.size(), cost_graph, environment);
+        bare, policies, spec.lists.size(), cost_graph, environment);
     spec.solves.push_back(facts.solves);
     spec.deciding.push_back(facts.deciding);
     spec.micro_batches.push_back(facts.micro_batches);
-    spec.lists.push_back(list.value());
+    spec.lists.push_back(std::move(policies));
   }
   if (spec.lists.empty()) compare.fail_at("policies", "the list is empty; [[]] is no policy");
   if (compare.has("budgets")) {
-    for (const Decoder& item : compare.required_child("budgets").items())
-      spec.budgets.push_back(decode_compare_detail::decode_budget(item));
+    for (const Decoder& item : compare.required_child("budgets").items()) {
+      const CompareSpec::Budget budget = decode_compare_detail::decode_budget(item);
+      const bool bytes = !cost_graph && !budget.share;
+      if (const std::string problem = bytes ? forgotten_unit(budget.bytes) : ""; !problem.empty())
+        item.fail(problem);
+      spec.budgets.push_back(budget);
+    }
   }
   spec.limits.iterations =
       compare.optional<std::int64_t>("iterations", spec.limits.iterations, at_least(1));

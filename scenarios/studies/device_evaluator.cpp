@@ -24,17 +24,13 @@ class DeviceEvaluator final : public Evaluator {
   DeviceEvaluator(Value base, const CompareSpec& spec, const Environment& environment,
                   bool detailed)
       : base_(std::move(base)), spec_(spec), environment_(environment), detailed_(detailed) {
-    Value none = mapping_value(base_.location);
-    none.kind = Value::Kind::kSequence;
-    model_of(none);
+    model_of(*base_.find("policies"));
     for (const Value& list : spec_.lists)
       model_of(list);
   }
 
   [[nodiscard]] PointResult keep_all() const override {
-    Value none = mapping_value(base_.location);
-    none.kind = Value::Kind::kSequence;
-    return simulated(none, std::nullopt, Bytes(0), nullptr).result;
+    return simulated(*base_.find("policies"), std::nullopt, Bytes(0), nullptr).result;
   }
 
   // Returns a text with the budget where a rewrite takes it, since the rewrite makes another model

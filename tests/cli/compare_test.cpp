@@ -57,6 +57,42 @@ TEST_SUITE("unit") {
     CHECK(workspace.run("compare s.yaml -s compare=null").code == 2);
   }
 
+  TEST_CASE("a scenario's own policies are compared, and those that make its model stay") {
+    const Workspace workspace;
+    const std::string model =
+        "model: {preset: gpt2, layers: 2, vocab: 1024, width: 192}\nhardware: h100-sxm-80gb\n"
+        "training: {sequence: 128}\n";
+    workspace.write("own.yaml", model +
+                                    "policies: [{lora: {rank: 4, targets: [c_attn]}}, "
+                                    "{checkpoint: {first: 1}}]\n");
+    const std::string options = " --budget 100% --policy chen_greedy --json";
+    const auto document = nlohmann::json::parse(workspace.run("compare own.yaml" + options).out);
+    // No policy, chen_greedy, and what the scenario does itself; each with the scenario's adapters.
+    REQUIRE(document.at("points").size() == 3);
+    for (const auto& point : document.at("points"))
+      CHECK(point.at("overrides").at("policies").at(0).contains("lora"));
+    const auto& own = document.at("points")[2];
+    CHECK(own.at("overrides").at("policies").at(1).contains("checkpoint"));
+    const auto alone = nlohmann::json::parse(workspace.run("run own.yaml --json").out);
+    CHECK(own.at("time").at("step") == alone.at("points")[0].at("time").at("step"));
+    // Without the second policy the base is what runs.
+    workspace.write("lora.yaml", model + "policies: [{lora: {rank: 4, targets: [c_attn]}}]\n");
+    const auto base = nlohmann::json::parse(workspace.run("compare lora.yaml" + options).out);
+    REQUIRE(base.at("points").size() == 2);
+    const auto adapters = nlohmann::json::parse(workspace.run("run lora.yaml --json").out);
+    CHECK(base.at("points")[0].at("time").at("step") ==
+          adapters.at("points")[0].at("time").at("step"));
+    CHECK(contains(workspace.run("compare lora.yaml --budget 100% --policy chen_greedy").out,
+                   ": with lora(rank 4, targets [\"c_attn\"]) alone "));
+    // An author who names the lists is told what is left out of them.
+    workspace.write("named.yaml", model +
+                                      "policies: [{checkpoint: {first: 1}}]\ncompare: "
+                                      "{policies: [[], [chen_greedy]], budgets: [100%]}\n");
+    const Outcome named = workspace.run("compare named.yaml --json");
+    CHECK(nlohmann::json::parse(named.out).at("points").size() == 2);
+    CHECK(contains(named.err, "checkpoint(first 1), which the scenario lists under policies"));
+  }
+
   TEST_CASE("a model is compared without a file, under budgets and policies of the command line") {
     const Workspace workspace;
     const std::string small =
@@ -70,6 +106,9 @@ TEST_SUITE("unit") {
                                          "--budget 90% --budget 95% --policy optimal --policy "
                                          "'[checkpoint_every: {period: 2}]' --json");
     CHECK(nlohmann::json::parse(chosen.out).at("points").size() == 6);
+    const Outcome no_unit = workspace.run(small + "--budget 12");
+    CHECK(no_unit.code == 2);
+    CHECK(contains(no_unit.err, "12 bytes hold no step; is 12GiB meant?"));
     const Outcome wrong = workspace.run(small + "--budget 110%");
     CHECK(wrong.code == 2);
     CHECK(contains(wrong.err, "--budget:1:1: compare.budgets[0]"));
