@@ -226,10 +226,12 @@ ReportOptions decode_report(const Decoder& scenario, const AllocatorTraits& allo
                       fmt::format("report.formats[{}]", i), environment.no_html_report);
     }
     if (std::find(kFormats.begin(), kFormats.end(), format) != kFormats.end()) continue;
+    std::string hint = did_you_mean(format, words);
+    if (format == "pdf") hint = "; svg writes each picture as PDF, too";
+    if (hint.empty()) hint = fmt::format("; formats: {}", fmt::join(words, ", "));
     throw UserError(report.value().find("formats")->items[i].location,
                     fmt::format("report.formats[{}]", i),
-                    fmt::format("there is no format {}{}", tidemark::quoted(format),
-                                did_you_mean(format, words)));
+                    fmt::format("there is no format {}{}", tidemark::quoted(format), hint));
   }
   report.finish();
   if (options.formats.empty()) options.formats = {"csv", "json"};

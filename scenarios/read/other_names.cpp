@@ -74,6 +74,11 @@ struct OtherValue {
   std::string_view ours;
 };
 constexpr auto kValues = std::to_array<OtherValue>({
+    {"mode", "eval", "forward"},
+    {"mode", "evaluate", "forward"},
+    {"mode", "inference", "forward, or generate to write text"},
+    {"mode", "generation", "generate"},
+    {"mode", "training", "train"},
     {"precision", "amp", "fp16_autocast or bf16_autocast"},
     {"precision", "mixed", "fp16_autocast or bf16_autocast"},
     {"precision", "16-mixed", "fp16_autocast"},
@@ -103,6 +108,61 @@ constexpr auto kValues = std::to_array<OtherValue>({
     {"optimizer", "SGD", "sgd"},
 });
 
+// Keys that people write in `hardware`, "{}" being their value.
+constexpr auto kHardwareKeys = std::to_array<OtherKey>({
+    {"gpus", "hardware.count: {}"},
+    {"num_gpus", "hardware.count: {}"},
+    {"n_gpus", "hardware.count: {}"},
+    {"devices", "hardware.count: {}"},
+    {"world_size", "hardware.count: {}"},
+    {"nproc_per_node", "hardware.node: {}"},
+    {"gpus_per_node", "hardware.node: {}"},
+    {"memory", "hardware.hbm.capacity: {}"},
+    {"vram", "hardware.hbm.capacity: {}"},
+    {"capacity", "hardware.hbm.capacity: {}"},
+    {"bandwidth", "hardware.hbm.bandwidth: {}"},
+});
+
+// Words that people list under `policies`, each with what to write for it.
+struct OtherPolicy {
+  std::string_view name;
+  std::string_view ours;
+};
+constexpr auto kPolicies = std::to_array<OtherPolicy>({
+    {"gradient_checkpointing", "policies: [checkpoint_every: {period: 1}]"},
+    {"activation_checkpointing", "policies: [checkpoint_every: {period: 1}]"},
+    {"checkpointing", "policies: [checkpoint_every: {period: 1}]"},
+    {"recompute", "policies: [checkpoint_every: {period: 1}]"},
+    {"full_recompute", "policies: [checkpoint_every: {period: 1}]"},
+    {"zero1", "policies: [zero: {stage: 1}]"},
+    {"zero2", "policies: [zero: {stage: 2}]"},
+    {"zero3", "policies: [zero: {stage: 3}]"},
+    {"zero-1", "policies: [zero: {stage: 1}]"},
+    {"zero-2", "policies: [zero: {stage: 2}]"},
+    {"zero-3", "policies: [zero: {stage: 3}]"},
+    {"deepspeed", "policies: [zero: {stage: 2}], or tidemark import of its file"},
+    {"fsdp1", "policies: [fsdp: {version: 1}]"},
+    {"fsdp2", "policies: [fsdp]"},
+    {"fully_shard", "policies: [fsdp]"},
+    {"ddp", "hardware.count and the number of GPUs; data_parallel has the options"},
+    {"qlora", "policies: [lora: {rank: 16, base: nf4}]"},
+    {"cpu_offload", "policies: [offload_optimizer], or offload_parameters or offload_activations"},
+    {"offload", "policies: [offload_activations], or offload_optimizer or offload_parameters"},
+    {"activation_offloading", "policies: [offload_activations]"},
+    {"optimizer_offload", "policies: [offload_optimizer]"},
+    {"param_offload", "policies: [offload_parameters]"},
+    {"sequence_parallel", "policies: [tensor_parallel: {size: 2, sequence: true}]"},
+    {"ring_attention", "policies: [context_parallel: {size: 2, kind: ring}]"},
+    {"ulysses", "policies: [context_parallel: {size: 2, kind: ulysses}]"},
+    {"mixed_precision", "training.precision: bf16_autocast or fp16_autocast"},
+    {"amp", "training.precision: fp16_autocast or bf16_autocast"},
+    {"fp8", "training.precision: fp8_mixed"},
+    {"flash_attention", "training.attention: flash"},
+    {"gradient_accumulation", "training.accumulate and the number of micro-batches"},
+    {"torch_compile", "training.compile: inductor"},
+    {"compile", "training.compile: inductor"},
+});
+
 // Keys of `training` with one value each, of which people list several.
 constexpr auto kSingle = std::to_array<std::string_view>(
     {"micro_batch", "sequence", "accumulate", "precision", "optimizer", "attention", "framework"});
@@ -122,6 +182,13 @@ constexpr auto kMainParameters = std::to_array<MainParameter>({
     {"revolve", "checkpoints"},
 });
 
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::transform(result.begin(), result.end(), result.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return result;
+}
+
 std::string path_of(std::string_view parent, std::string_view key) {
   return parent.empty() ? std::string(key) : fmt::format("{}.{}", parent, key);
 }
@@ -129,6 +196,15 @@ std::string path_of(std::string_view parent, std::string_view key) {
 // Returns a value on one line, as it is shown in an error.
 std::string shown(const Value& value) {
   return value.is_scalar() ? excerpt(value.scalar) : std::string("...");
+}
+
+// Returns what to write for a word under `policies`, whatever its case; empty where it is ours, or
+// is not known.
+std::string our_policy(const std::string& word) {
+  for (const OtherPolicy& other : kPolicies) {
+    if (other.name == lower(word)) return std::string(other.ours);
+  }
+  return {};
 }
 
 // Returns our name of another tool's value; the value itself where it is ours, or is not known.
@@ -170,13 +246,37 @@ void check_keys(const Value& mapping, std::string_view parent) {
   }
 }
 
+void check_hardware(const Value& hardware) {
+  for (const Value::Entry& entry : hardware.entries) {
+    for (const OtherKey& other : kHardwareKeys) {
+      if (other.name != entry.key) continue;
+      throw UserError(entry.location, path_of("hardware", entry.key),
+                      fmt::format("unknown key; write {}",
+                                  fmt::format(fmt::runtime(other.ours), shown(entry.value))));
+    }
+  }
+}
+
+// Returns the numbers of "4,8" as "4, 8"; empty where a text is no such list.
+std::string listed_numbers(const Value& value) {
+  if (!value.is_scalar() || value.scalar.find(',') == std::string::npos ||
+      value.scalar.find_first_not_of("0123456789, ") != std::string::npos)
+    return {};
+  std::string numbers;
+  for (const char c : value.scalar) {
+    if (c == ',') numbers += ", ";
+    if (c != ',' && c != ' ') numbers += c;
+  }
+  return numbers;
+}
+
 void check_training(const Value& training) {
   check_keys(training, "training");
   for (const Value::Entry& entry : training.entries) {
     const Value& value = entry.value;
     const bool single = std::find(kSingle.begin(), kSingle.end(), entry.key) != kSingle.end();
-    if (value.is_sequence() && single) {
-      std::string items;
+    std::string items = listed_numbers(value);
+    if (single && (value.is_sequence() || !items.empty())) {
       for (const Value& item : value.items)
         items += fmt::format("{}{}", items.empty() ? "" : ", ", shown(item));
       throw UserError(value.location, path_of("training", entry.key),
@@ -199,7 +299,15 @@ void check_policies(const Value& policies) {
                     fmt::format("expected a list of policies, found {}; write policies: []",
                                 tidemark::quoted(policies.scalar)));
   }
+  const auto check_word = [](const std::string& word, const Location& where) {
+    const std::string ours = our_policy(word);
+    if (ours.empty()) return;
+    throw UserError(
+        where, "policies",
+        fmt::format("{} is another tool's name; write {}", tidemark::quoted(word), ours));
+  };
   if (policies.is_scalar() && !policies.is_null()) {
+    check_word(policies.scalar, policies.location);
     const auto* known =
         std::find_if(kMainParameters.begin(), kMainParameters.end(),
                      [&](const MainParameter& main) { return main.policy == policies.scalar; });
@@ -211,6 +319,9 @@ void check_policies(const Value& policies) {
             known == kMainParameters.end() || known->parameter != "period" ? "" : ": {period: 1}"));
   }
   for (const Value& item : policies.items) {
+    if (item.is_scalar()) check_word(item.scalar, item.location);
+    if (item.is_mapping() && !item.entries.empty())
+      check_word(item.entries.front().key, item.entries.front().location);
     if (!item.is_mapping() || item.entries.size() != 1) continue;
     const Value::Entry& policy = item.entries.front();
     if (!policy.value.is_scalar() || policy.value.is_null()) continue;
@@ -222,13 +333,6 @@ void check_policies(const Value& policies) {
                                   shown(policy.value)));
     }
   }
-}
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::transform(result.begin(), result.end(), result.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return result;
 }
 
 // Returns the longest name of a preset that a name on the hub contains; empty if none.
@@ -249,20 +353,35 @@ void check_other_names(const Value& scenario) {
   other_names_detail::check_keys(scenario, "");
   if (const Value* training = scenario.find("training"))
     other_names_detail::check_training(*training);
+  if (const Value* hardware = scenario.find("hardware"))
+    other_names_detail::check_hardware(*hardware);
   if (const Value* policies = scenario.find("policies"))
     other_names_detail::check_policies(*policies);
 }
 
-std::string advice_for_model(const std::string& name) {
-  const std::filesystem::path path(name);
-  const std::string ending = other_names_detail::lower(path.extension().string());
-  constexpr auto kWeights =
-      std::to_array<std::string_view>({".pt", ".pth", ".bin", ".ckpt", ".safetensors", ".gguf"});
+std::string advice_for_weights(const std::string& name) {
+  const std::string ending =
+      other_names_detail::lower(std::filesystem::path(name).extension().string());
+  constexpr auto kWeights = std::to_array<std::string_view>(
+      {".pt", ".pth", ".bin", ".ckpt", ".safetensors", ".gguf", ".h5", ".npz"});
   if (std::find(kWeights.begin(), kWeights.end(), ending) != kWeights.end()) {
     return "; weights do not say what is computed: give the model's config.json, or export it with "
            "torch.onnx.export(model, inputs, \"model.onnx\", "
            "training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)";
   }
+  if (ending == ".pickle" || ending == ".pkl") {
+    return fmt::format(
+        "; a recorded snapshot is compared with a step that is simulated: tidemark diff SCENARIO "
+        "{}",
+        excerpt(name));
+  }
+  return {};
+}
+
+std::string advice_for_model(const std::string& name) {
+  if (std::string advice = advice_for_weights(name); !advice.empty()) return advice;
+  const std::filesystem::path path(name);
+  const std::string ending = path.extension().string();
   const bool on_hub = std::count(name.begin(), name.end(), '/') == 1 && path.is_relative() &&
                       name.front() != '.' && ending != ".json" && ending != ".onnx" &&
                       ending != ".yaml" && ending != ".yml";

@@ -13,6 +13,10 @@ namespace tidemark {
 // micro-batches is a sweep, `checkpoint_every: 2` is checkpoint_every: {period: 2}.
 void check_other_names(const Value& scenario);
 
+// Returns what to do with a file that was given as a model, where its ending says that it holds
+// weights or a recorded snapshot: "; ..."; empty for others.
+[[nodiscard]] std::string advice_for_weights(const std::string& name);
+
 // Returns what to do about a model that was given by `name`, where that is a checkpoint of weights
 // or a name on Hugging Face's hub: "; ..."; empty for others.
 [[nodiscard]] std::string advice_for_model(const std::string& name);

@@ -4,11 +4,15 @@
 #include <array>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "graph/core/errors.hpp"
+#include "graph/core/paths.hpp"
 #include "graph/import/cost_graph.hpp"
 #include "graph/import/hf_config.hpp"
 #include "graph/import/layer_model.hpp"
 #include "graph/models/preset.hpp"
+#include "scenarios/read/other_names.hpp"
 
 namespace tidemark {
 namespace short_form_detail {
@@ -29,6 +33,9 @@ constexpr std::array<ShortForm, 4> kShortForms{{{"model", "preset"},
 std::string_view kind_of_file(const Value& word) {
   const std::string& path = word.scalar;
   if (path.ends_with(".onnx")) return "onnx";
+  // Files of weights and snapshots are not read: they may be large, and hold no text.
+  if (const std::string advice = advice_for_weights(path); !advice.empty() && path_exists(path))
+    throw UserError(word.location, "model", fmt::format("{} is no model{}", excerpt(path), advice));
   Value document;
   try {
     document = read_document(path);

@@ -239,6 +239,14 @@ std::vector<std::vector<Override>> sweep_points(const Value& document) {
   const Value* matrix = sweep_points_detail::checked_matrix(document, sweep);
   const std::vector<const Value*> without = sweep_points_detail::mappings_of(sweep, "exclude");
   const std::vector<const Value*> extra = sweep_points_detail::mappings_of(sweep, "include");
+  for (const Value::Entry& entry : given->entries) {
+    const std::string first = entry.key.substr(0, entry.key.find('.'));
+    const auto keys = scenario_keys();
+    if (std::find(keys.begin(), keys.end(), first) == keys.end()) continue;
+    throw UserError(
+        entry.location, "sweep." + excerpt(entry.key),
+        fmt::format("unknown key; write sweep: {{matrix: {{{}: [...]}}}}", excerpt(entry.key)));
+  }
   sweep.finish();
   if (matrix == nullptr && extra.empty()) {
     sweep.fail("expected matrix: {key: [values]} or include: [{key: value}]");

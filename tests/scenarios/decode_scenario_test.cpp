@@ -336,6 +336,14 @@ report: {dir: out, formats: [json]}
               .starts_with("s.yaml:3:26: allocator.max_split: unknown key"));
     CHECK(refusal_with("report: {formats: [csvs]}\n") ==
           "s.yaml:3:20: report.formats[0]: there is no format 'csvs'; did you mean 'csv'?");
+    CHECK(refusal_with("report: {formats: [pdf]}\n")
+              .ends_with("there is no format 'pdf'; svg writes each picture as PDF, too"));
+    CHECK(refusal_with("report: {formats: [movie]}\n")
+              .ends_with("formats: csv, json, html, chrome_trace, torch_snapshot, svg, perfetto"));
+    // A bare name of a GPU has no count: the place is that of the name.
+    CHECK(refusal_with("policies: [tensor_parallel: {size: 7}]\n")
+              .find("hardware.count: 1 GPU cannot be divided into tensor 7") != std::string::npos);
+    CHECK(refusal_with("policies: [tensor_parallel: {size: 7}]\n").starts_with("s.yaml:2:"));
     CHECK(refusal_with("report: {formats: csv}\n") ==
           "s.yaml:3:19: report.formats: expected a list, found 'csv'; write [csv]");
   }

@@ -10,6 +10,7 @@
 #include "graph/core/errors.hpp"
 #include "scenarios/read/environment.hpp"
 #include "scenarios/read/scenario.hpp"
+#include "tests/scenarios/scenario_files.hpp"
 
 namespace tidemark::other_names_test {
 
@@ -66,6 +67,7 @@ TEST_SUITE("unit") {
   TEST_CASE("values of other tools name ours") {
     CHECK(error_of("", "precision: amp") ==
           "'amp' is another tool's name; write fp16_autocast or bf16_autocast");
+    CHECK(error_of("", "mode: eval") == "'eval' is another tool's name; write forward");
     CHECK(error_of("", "attention: sdpa").find("write flash") != std::string::npos);
     CHECK(error_of("", "optimizer: adamw_bnb_8bit") ==
           "'adamw_bnb_8bit' is another tool's name; write adamw_8bit");
@@ -84,6 +86,52 @@ TEST_SUITE("unit") {
           "[offload_activations]");
   }
 
+  TEST_CASE("policies by another tool's name say what to list") {
+    const std::vector<std::pair<std::string, std::string>> expected{
+        {"gradient_checkpointing", "policies: [checkpoint_every: {period: 1}]"},
+        {"zero3", "policies: [zero: {stage: 3}]"},
+        {"FSDP2", "policies: [fsdp]"},
+        {"qlora", "policies: [lora: {rank: 16, base: nf4}]"},
+        {"sequence_parallel", "policies: [tensor_parallel: {size: 2, sequence: true}]"},
+        {"mixed_precision", "training.precision: bf16_autocast or fp16_autocast"}};
+    for (const auto& [name, ours] : expected) {
+      CAPTURE(name);
+      const std::string problem = fmt::format("'{}' is another tool's name; write {}", name, ours);
+      CHECK(error_of("", "micro_batch: 1", name) == problem);
+      CHECK(error_of("", "micro_batch: 1", "[" + name + "]") == problem);
+      CHECK(error_of("", "micro_batch: 1", "[{" + name + ": {}}]") == problem);
+    }
+    // What is proposed is accepted.
+    for (const char* list : {"[zero: {stage: 3}]", "[fsdp]", "[lora: {rank: 16, base: nf4}]"})
+      CHECK(error_of("", "micro_batch: 1", list).empty());
+  }
+
+  TEST_CASE("keys of hardware that people guess name ours, and so does a list of numbers") {
+    const auto of_hardware = [](const std::string& key) {
+      try {
+        static_cast<void>(decode_scenario(
+            parse_document("{model: gpt2, hardware: {gpu: a100-sxm-80gb, " + key + "}}", "s.yaml"),
+            default_environment()));
+      } catch (const UserError& error) {
+        return error.problem();
+      }
+      return std::string();
+    };
+    CHECK(of_hardware("gpus: 8") == "unknown key; write hardware.count: 8");
+    CHECK(of_hardware("vram: 24GiB") == "unknown key; write hardware.hbm.capacity: 24GiB");
+    CHECK(of_hardware("hbm: {capacity: 24GiB}").empty());
+    CHECK(error_of("", "micro_batch: '4,8'") ==
+          "expected one value, found a list; to try each, write sweep: {matrix: "
+          "{training.micro_batch: [4, 8]}}");
+  }
+
+  TEST_CASE("a budget without its unit is found out, but for cost graphs and shares") {
+    CHECK(error_of("", "micro_batch: 1", "[optimal: {budget: 10}]") ==
+          "10 bytes hold no step; is 10GiB meant?");
+    CHECK(error_of("", "micro_batch: 1", "[optimal: {budget: 10GiB}]").empty());
+    CHECK(error_of("", "micro_batch: 1", "[min_cut: {budget: 0.5}]").empty());
+  }
+
   TEST_CASE("models of the hub and files of weights say what to give instead") {
     CHECK(advice_for_model("meta-llama/Llama-3-8B") ==
           "; nothing is downloaded: the nearest preset is llama-3-8b; or save its config.json and "
@@ -97,6 +145,19 @@ TEST_SUITE("unit") {
       CHECK(advice_for_model(name).find("torch.onnx.export") != std::string::npos);
     for (const std::string name : {"gpt2", "models/config.json", "./gpt2", "/a/b", "a/b.onnx"})
       CHECK(advice_for_model(name).empty());
+    CHECK(advice_for_model("run.pickle").find("tidemark diff SCENARIO run.pickle") !=
+          std::string::npos);
+    // Files that are there get the same answer, and are not read.
+    const ScenarioFolder folder("weights");
+    for (const char* name : {"model.pt", "model.safetensors", "run.pickle"}) {
+      const std::string path = folder.write(name, std::string("\x80\x02\0", 3));
+      try {
+        static_cast<void>(scenario_of_model(path, "h100"));
+        CHECK_MESSAGE(false, name);
+      } catch (const UserError& error) {
+        CHECK(std::string(error.what()).find("is no model; ") != std::string::npos);
+      }
+    }
   }
 }
 

@@ -119,6 +119,14 @@ TEST_SUITE("unit") {
           "'training.steps'?");
   }
 
+  TEST_CASE("keys of the scenario right under sweep are told to stand in the matrix") {
+    const std::string refused = sweep_refusal("sweep: {training.micro_batch: [1, 2]}\n");
+    CHECK(refused.find("s.yaml:3:9: sweep.training.micro_batch: unknown key; write sweep: {matrix: "
+                       "{training.micro_batch: [...]}}") == 0);
+    CHECK(sweep_refusal("sweep: {matrx: {training.micro_batch: [1]}}\n")
+              .find("did you mean 'matrix'?") != std::string::npos);
+  }
+
   TEST_CASE("sweeps without points are errors") {
     CHECK(sweep_refusal("sweep: {}\n") ==
           "s.yaml:3:8: sweep: expected matrix: {key: [values]} or include: [{key: value}]");
