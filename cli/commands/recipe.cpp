@@ -202,6 +202,18 @@ std::string document_of(const Recipes& recipes, const Base& base) {
   return document.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
+// Says that everything that was tried runs on one GPU, and how to try several.
+std::string note_on_count(const Recipes& recipes, const Base& base) {
+  if (recipes.fitting.empty() && !recipes.nearest) return {};
+  const PointResult& point =
+      recipes.fitting.empty() ? recipes.nearest->point : recipes.fitting.front().point;
+  if (point.ranks > 1 || base.document.find("hardware") == nullptr) return {};
+  return fmt::format(
+      "\nAll of these run on one GPU; --count N tries N of them, also with parameters and states "
+      "sharded{}.\n",
+      recipes.fitting.empty() ? ", where each takes less" : "");
+}
+
 std::string text_of(const Recipes& recipes, const Base& base, const Console& console) {
   if (recipes.fitting.empty()) {
     std::string text = fmt::format("None of {} combinations fits.\n", recipes.combinations);
@@ -211,7 +223,7 @@ std::string text_of(const Recipes& recipes, const Base& base, const Console& con
                           nearest.text(), format_bytes(nearest.point.device_needed()),
                           format_bytes(nearest.point.capacity));
     }
-    return text;
+    return text + note_on_count(recipes, base);
   }
   std::string text = fmt::format("{} of {} combinations fit into {}; the ones to choose from:\n\n",
                                  recipes.fitting.size(), recipes.combinations,
@@ -225,7 +237,7 @@ std::string text_of(const Recipes& recipes, const Base& base, const Console& con
     const bool first = i == 0 || recipes.fitting[recipes.shown[i - 1]].method != recipe.method;
     if (first) text += settings_of(recipe, base, number, console.colour);
   }
-  return text;
+  return text + note_on_count(recipes, base);
 }
 
 }  // namespace

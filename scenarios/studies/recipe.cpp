@@ -1,12 +1,15 @@
 #include "scenarios/studies/recipe.hpp"
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/ir/convolutions.hpp"
 #include "scenarios/read/short_form.hpp"
 #include "scenarios/studies/parallel.hpp"
 #include "sim/step/simulate.hpp"
@@ -44,9 +47,63 @@ std::vector<std::vector<Measure>> choices(std::vector<Measure> list) {
   return result;
 }
 
-std::vector<Combination> combinations_of(RecipeMethod method, const Measures& measures) {
+// Returns what the scenario's own policies train: adapters where it lists lora, else every weight.
+RecipeMethod method_of(const Value& document) {
+  const Value* policies = document.find("policies");
+  if (policies == nullptr) return RecipeMethod::kFull;
+  for (const Value& item : policies->items) {
+    if (item.is_scalar() && item.scalar == "lora") return RecipeMethod::kLora;
+    const Value* lora = item.is_mapping() ? item.find("lora") : nullptr;
+    if (lora == nullptr) continue;
+    const Value* base = lora->find("base");
+    constexpr std::array<std::string_view, 3> kQuantised{"nf4", "nf4_dq", "int8"};
+    const bool quantised = base != nullptr && std::find(kQuantised.begin(), kQuantised.end(),
+                                                        base->scalar) != kQuantised.end();
+    return quantised ? RecipeMethod::kQlora : RecipeMethod::kLora;
+  }
+  return RecipeMethod::kFull;
+}
+
+// Whether adapters beside linear layers are a way to train the model: they are where its repeated
+// blocks have some, and in a model without blocks that has no convolutions. The one linear layer
+// that classifies what a convolutional network has seen is none of them.
+bool takes_adapters(const TrainingGraph& graph) {
+  bool has_blocks = false;
+  bool in_block = false;
+  bool linear = false;
+  bool convolution = false;
+  for (const Layer& layer : graph.layers)
+    has_blocks = has_blocks || layer.block != kNoBlock;
+  for (const Operator& op : graph.operators) {
+    if (op.part != OperatorPart::kForward) continue;
+    convolution = convolution || is_convolution(op.work.op_class);
+    if (op.forward_family() != "linear") continue;
+    linear = true;
+    in_block = in_block || (op.layer.valid() && graph.layers[op.layer].block != kNoBlock);
+  }
+  return has_blocks ? in_block : linear && !convolution;
+}
+
+// Throws where a method cannot be had with this scenario and this model, and no other is asked for.
+void check_method(RecipeMethod method, RecipeMethod own, const TrainedModel& model) {
+  if (own != RecipeMethod::kFull && method != own) {
+    throw UserError(fmt::format(
+        "--method: the scenario lists lora, and so trains {}; leave it out of its policies for {}",
+        name_of(own), name_of(method)));
+  }
+  if (method != RecipeMethod::kFull && method != own && !takes_adapters(model.training)) {
+    throw UserError(fmt::format(
+        "--method: {} has no linear layers in its blocks that adapters could stand beside; write "
+        "--method full",
+        model.training.name));
+  }
+}
+
+// `own` is what the scenario trains as it is.
+std::vector<Combination> combinations_of(RecipeMethod method, RecipeMethod own,
+                                         const Measures& measures) {
   std::vector<std::vector<Measure>> states{{}};
-  if (method == RecipeMethod::kFull) {
+  if (method == own) {
     states.clear();
     for (const std::vector<Measure>& type : choices(measures.precisions())) {
       for (const std::vector<Measure>& optimizer : choices(measures.optimizers())) {
@@ -186,8 +243,14 @@ Recipes find_recipes(const Value& document, const Environment& environment,
   const TrainedModel model = build_training(scenario);
   const Measures measures(document, scenario, model);
   std::vector<recipe_detail::Combination> combinations;
+  const RecipeMethod own = recipe_detail::method_of(document);
+  const bool adapts = recipe_detail::takes_adapters(model.training);
   for (const RecipeMethod method : methods) {
-    std::vector<recipe_detail::Combination> more = recipe_detail::combinations_of(method, measures);
+    if (methods.size() == 1) recipe_detail::check_method(method, own, model);
+    const bool other = method != own && (own != RecipeMethod::kFull || !adapts);
+    if (other) continue;
+    std::vector<recipe_detail::Combination> more =
+        recipe_detail::combinations_of(method, own, measures);
     std::move(more.begin(), more.end(), std::back_inserter(combinations));
   }
   const recipe_detail::Search search(document, environment, measures, largest_micro_batch);

@@ -63,6 +63,47 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("a scenario with adapters is a recipe of its own method") {
+    const auto found = [](const std::string& lora, std::vector<RecipeMethod> methods) {
+      const std::string text = fmt::format(
+          "{{model: {{preset: gpt2, layers: 2}}, hardware: h100-sxm-80gb, training: {{sequence: "
+          "64}}, policies: [{{lora: {}}}]}}",
+          lora);
+      return find_recipes(parse_document(text, "s.yaml"), environment(), methods, 1, 1);
+    };
+    const std::vector<RecipeMethod> any{RecipeMethod::kFull, RecipeMethod::kLora,
+                                        RecipeMethod::kQlora};
+    const auto of_method = [](const Recipes& recipes, RecipeMethod method) {
+      return !recipes.fitting.empty() &&
+             std::all_of(recipes.fitting.begin(), recipes.fitting.end(),
+                         [&](const Recipe& recipe) { return recipe.method == method; });
+    };
+    CHECK(of_method(found("{rank: 8, targets: [c_attn]}", any), RecipeMethod::kLora));
+    CHECK(of_method(found("{rank: 8, targets: [c_attn], base: nf4}", any), RecipeMethod::kQlora));
+    CHECK(error_of([&] {
+            static_cast<void>(found("{rank: 8, targets: [c_attn]}", {RecipeMethod::kFull}));
+          }).find("the scenario lists lora, and so trains lora") != std::string::npos);
+  }
+
+  TEST_CASE("adapters are for models with linear layers in their blocks") {
+    const auto methods = [](const std::string& model) {
+      const std::string text = "{model: " + model + ", hardware: h100-sxm-80gb}";
+      const Recipes recipes =
+          find_recipes(parse_document(text, "s.yaml"), environment(),
+                       {RecipeMethod::kFull, RecipeMethod::kLora, RecipeMethod::kQlora}, 1, 1);
+      return std::any_of(recipes.fitting.begin(), recipes.fitting.end(),
+                         [](const Recipe& r) { return r.method != RecipeMethod::kFull; });
+    };
+    CHECK_FALSE(methods("resnet18"));
+    CHECK_FALSE(methods("vgg11"));
+    CHECK(methods("{preset: vit, layers: 2}"));
+    CHECK(error_of([] {
+            static_cast<void>(
+                find_recipes(parse_document("{model: resnet18, hardware: h100-sxm-80gb}", "s.yaml"),
+                             environment(), {RecipeMethod::kLora}, 1, 1));
+          }).find("no linear layers in its blocks") != std::string::npos);
+  }
+
   TEST_CASE("where nothing fits the nearest combination is named") {
     const Recipes found =
         recipes_of("{preset: gpt2, layers: 2}", "{gpu: v100-sxm-16gb, hbm: {capacity: 600MiB}}",
