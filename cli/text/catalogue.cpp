@@ -12,6 +12,7 @@
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
 #include "policies/optimizers/catalogue.hpp"
+#include "scenarios/read/elastic_options.hpp"
 #include "scenarios/read/environment.hpp"
 #include "scenarios/read/short_form.hpp"
 
@@ -158,6 +159,22 @@ std::string describe_policy(const PolicyEntry& policy, const Console& console) {
          fmt::format("\n  source: {}\n\n  policies:\n    - {}}}\n", policy.source, example);
 }
 
+// Describes the policy that makes a study of several steps, which no registry has.
+CatalogueEntry elastic_entry() {
+  const std::string name(kMemoryElastic);
+  const std::string summary =
+      "a micro-batch and accumulation for each step of a sequence, at one global batch; `tidemark "
+      "run` compares it with the best setting that stays the same";
+  return {.name = name, .group = "study", .summary = summary, .describe = [=](const Console& c) {
+            return heading(name, "study of several steps", summary, c) +
+                   parameter_table(elastic_parameters(), c.colour) +
+                   fmt::format(
+                       "\n  policies:\n    - {}: {{global_batch: 48, lengths: [1024, 128, 512], "
+                       "capacity: [16GiB, 40GiB, 24GiB]}}\n",
+                       name);
+          }};
+}
+
 Catalogue policies(const Environment& environment) {
   Catalogue catalogue{.kind = "policies", .singular = "policy"};
   for (const PolicyEntry& entry : environment.policies.entries()) {
@@ -167,6 +184,7 @@ Catalogue policies(const Environment& environment) {
          .summary = std::string(entry.summary),
          .describe = [entry](const Console& console) { return describe_policy(entry, console); }});
   }
+  catalogue.entries.push_back(elastic_entry());
   return catalogue;
 }
 

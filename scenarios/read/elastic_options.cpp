@@ -60,7 +60,8 @@ ElasticOptions decode_elastic(const Decoder& parameters) {
   options.lengths = parameters.list<std::int64_t>("lengths", at_least(1));
   options.capacities = parameters.list<Bytes>("capacity", above(0));
   parameters.finish();
-  if (options.lengths.empty()) {
+  // A policy without parameters has failed above; only where they are described is there none.
+  if (options.lengths.empty() && !parameters.value().is_null()) {
     parameters.fail(
         "required key 'lengths' is missing; expected the sequence length of each "
         "step, such as [2048, 512]");
@@ -77,6 +78,20 @@ ElasticOptions decode_elastic(const Decoder& parameters) {
                                    options.capacities.size(), options.lengths.size()));
   }
   return options;
+}
+
+std::vector<ParameterNote> elastic_parameters() {
+  std::vector<ParameterNote> notes;
+  static_cast<void>(decode_elastic(Decoder::describing(notes)));
+  for (ParameterNote& note : notes) {
+    if (note.name == "lengths") note.default_value.clear();
+  }
+  notes.push_back({.name = "deepspeed",
+                   .type = "mapping",
+                   .default_value = "none",
+                   .range = "in place of global_batch: micro_batches, max_batch, min_gpus, "
+                            "max_gpus, prefer_larger"});
+  return notes;
 }
 
 const Value* elastic_policy(const Value& document) {

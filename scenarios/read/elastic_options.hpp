@@ -29,6 +29,9 @@ struct ElasticOptions {
 // Throws UserError: no lengths, another number of capacities, no global batch or two.
 [[nodiscard]] ElasticOptions decode_elastic(const Decoder& parameters);
 
+// Returns its parameters, as `tidemark describe` shows them.
+[[nodiscard]] std::vector<ParameterNote> elastic_parameters();
+
 // Returns the parameters of `memory_elastic` in the policies of a document; null where it is not
 // listed.
 [[nodiscard]] const Value* elastic_policy(const Value& document);

@@ -157,6 +157,12 @@ TEST_SUITE("golden") {
     CHECK(contains(policy.out, "period"));
     CHECK(contains(policy.out, ">= 1"));
     CHECK(contains(policy.out, "Chen et al. 2016"));
+    const Outcome elastic = w.run("describe memory_elastic");
+    CHECK(elastic.code == 0);
+    for (const char* words : {"global_batch", "lengths", "required", "capacity", "deepspeed",
+                              "- memory_elastic: {global_batch: 48"})
+      CHECK(contains(elastic.out, words));
+    CHECK(contains(w.run("list policies").out, "memory_elastic"));
     const Outcome torch = w.run("describe torch");
     CHECK(contains(torch.out, R"("[256:1,512:2,>:4]" | {256MiB: 1, ">": 4})"));
     const Outcome gpu = w.run("describe a100-sxm-80gb");
