@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "hwprofiles/assumed_figures.hpp"
+
 namespace tidemark {
 namespace training_warnings_detail {
 namespace {
@@ -42,24 +44,23 @@ bool enters_without_gradient(const Graph& graph) {
   return trains;
 }
 
-// Whether a policy decides about training alone: what is kept for backward, gradients, updates.
-bool is_for_training(const AnyPolicy& policy, std::string_view name) {
-  constexpr std::array<std::string_view, 6> kRewrites{"optimizer_in_backward",
-                                                      "offload_optimizer",
-                                                      "compress_activations",
-                                                      "compress_gradients",
-                                                      "ema",
-                                                      "freeze"};
-  return std::holds_alternative<std::unique_ptr<ResidencyPolicy>>(policy) ||
-         std::find(kRewrites.begin(), kRewrites.end(), name) != kRewrites.end();
+// Returns the settings of `training` that are given and have a meaning only where it trains.
+std::vector<std::string> settings_for_training(const TrainingOptions& training) {
+  std::vector<std::string> names;
+  if (training.loss_scale) names.emplace_back("training.loss_scale");
+  if (training.clip_grad_norm) names.emplace_back("training.clip_grad_norm");
+  if (training.ema) names.emplace_back("training.ema");
+  if (training.gradient_dtype) names.emplace_back("training.gradient_dtype");
+  return names;
 }
 
 std::vector<std::string> evaluation_warnings(const StepSpec& spec) {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < spec.policies.size(); ++i) {
-    if (is_for_training(spec.policies[i], spec.policy_names[i]))
-      names.push_back(spec.policy_names[i]);
+    if (decides_about_training(spec, i)) names.push_back(spec.policy_names[i]);
   }
+  const std::vector<std::string> settings = settings_for_training(spec.training);
+  names.insert(names.end(), settings.begin(), settings.end());
   if (names.empty()) return {};
   return {
       fmt::format("{} decide{} about training, and training.mode trains nothing: nothing is "
@@ -70,11 +71,43 @@ std::vector<std::string> evaluation_warnings(const StepSpec& spec) {
 }  // namespace
 }  // namespace training_warnings_detail
 
+bool decides_about_training(const StepSpec& spec, std::size_t policy) {
+  // Rewrites of gradients, optimizer states and updates, and of what autograd keeps.
+  constexpr std::array<std::string_view, 10> kRewrites{"optimizer_in_backward",
+                                                       "offload_optimizer",
+                                                       "compress_activations",
+                                                       "compress_gradients",
+                                                       "ema",
+                                                       "freeze",
+                                                       "zero",
+                                                       "data_parallel",
+                                                       "distributed_optimizer",
+                                                       "distill"};
+  constexpr std::array<std::string_view, 2> kLosses{"chunked_loss", "fused_loss"};
+  const AnyPolicy& any = spec.policies[policy];
+  const std::string_view name = spec.policy_names[policy];
+  const auto is_one_of = [&](const auto& names) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  return std::holds_alternative<std::unique_ptr<ResidencyPolicy>>(any) ||
+         std::holds_alternative<std::unique_ptr<SequencePolicy>>(any) || is_one_of(kRewrites) ||
+         (is_one_of(kLosses) && !spec.training.evaluates_loss);
+}
+
 std::vector<std::string> training_warnings(const StepSpec& spec, const Graph& graph,
                                            const TrainingGraph& training) {
   std::vector<std::string> warnings;
-  if (spec.training.mode != StepMode::kTrain)
-    return training_warnings_detail::evaluation_warnings(spec);
+  if (is_roofline_only(spec.device)) {
+    warnings.push_back(fmt::format(
+        "of {} only capacity and roofline are known: none of its kernels and nothing of "
+        "its software is modelled, so that times are rough",
+        spec.device.name));
+  }
+  if (spec.training.mode != StepMode::kTrain) {
+    const std::vector<std::string> idle = training_warnings_detail::evaluation_warnings(spec);
+    warnings.insert(warnings.end(), idle.begin(), idle.end());
+    return warnings;
+  }
   const std::string_view reentrant = training_warnings_detail::reentrant_policy(spec);
   if (!reentrant.empty() && training_warnings_detail::enters_without_gradient(graph)) {
     warnings.push_back(fmt::format(

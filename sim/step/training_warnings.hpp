@@ -1,6 +1,7 @@
 // Warnings about steps that train otherwise than their scenario may mean.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,10 @@
 #include "sim/step/step_spec.hpp"
 
 namespace tidemark {
+
+// Returns whether the policy at this place of the list decides about training alone, or about a
+// loss that is not computed: what is kept for backward, gradients, updates.
+[[nodiscard]] bool decides_about_training(const StepSpec& spec, std::size_t policy);
 
 // Returns a sentence for each setting with which PyTorch would train less than the figures suggest:
 // reentrant checkpointing of blocks whose inputs have no gradient, and parameters that the loss

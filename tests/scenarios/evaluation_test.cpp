@@ -122,7 +122,27 @@ TEST_SUITE("unit") {
     REQUIRE(warnings("forward", "checkpoint_every, ema").size() == 1);
     CHECK(warnings("forward", "checkpoint_every, ema").front().find("checkpoint_every, ema") == 0);
     CHECK(warnings("forward", "quantise_weights: {dtype: nf4}").empty());
+    // So do plans for what backward needs, gradients that are reduced and shards of states, and a
+    // loss in chunks where no loss is computed.
+    for (const std::string policy :
+         {"optimal", "revolve: {checkpoints: 1}", "zero", "distributed_optimizer", "data_parallel",
+          "distill: {teacher: {preset: gpt2, layers: 1}}", "chunked_loss: {chunks: 2}",
+          "fused_loss: liger"}) {
+      CAPTURE(policy);
+      REQUIRE(!warnings("forward", policy).empty());
+      const std::string name = policy.substr(0, policy.find(':'));
+      CHECK(warnings("forward", policy).front().find(name + " decides about training") == 0);
+    }
+    CHECK(warnings("forward", "freeze: {layers: ['*']}").front().find("freeze decides") == 0);
+    CHECK(warnings("forward, loss: cross_entropy", "chunked_loss: {chunks: 2}").empty());
+    const std::vector<std::string> settings =
+        warnings("forward, clip_grad_norm: 1.0, loss_scale: dynamic, precision: fp16_autocast", "");
+    REQUIRE(settings.size() == 1);
+    CHECK(settings.front().find("training.loss_scale, training.clip_grad_norm decide") == 0);
     CHECK(warnings("train", "checkpoint_every, ema").empty());
+    const PointResult tpu = point_of("model: {preset: gpt2, layers: 1}\nhardware: tpu-v4-32gb\n");
+    REQUIRE(tpu.warnings.size() == 1);
+    CHECK(tpu.warnings.front().find("of tpu-v4-32gb only capacity and roofline are known") == 0);
     CHECK_THROWS_AS(point_of("model: gpt2\nhardware: h100-sxm-80gb\ntraining: {ema: device}\n"
                              "policies: [ema]\n"),
                     UserError);
