@@ -12,6 +12,7 @@
 #include "graph/core/printable.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
+#include "sim/step/training_warnings.hpp"
 
 namespace tidemark {
 namespace point_summary_detail {
@@ -188,28 +189,15 @@ std::string Summary::time() const {
     for (const auto& [label, words] : generation_lines(*point_.generation))
       text += line(label, words);
   }
-  if (point_.loader) {
-    const LoaderFigures& loader = *point_.loader;
-    text += line("loader", fmt::format("a batch of {} every {}; up to {} ahead: {} of shared and "
-                                       "{} of page-locked host memory",
-                                       format_bytes(loader.batch), format_duration(loader.interval),
-                                       grouped(loader.outstanding),
-                                       format_bytes(loader.shared_memory + loader.workers),
-                                       format_bytes(loader.page_locked)));
-  }
+  if (point_.loader) text += line("loader", loader_text(*point_.loader));
   if (point_.breakdown.all.total() > Duration(0)) text += line("bound by", bounds_text(point_));
   const TimeTerms terms = time_terms(point_, detail_);
   if (terms.busy > Duration(0)) {
     text += line("kernels", longest_terms(terms.by_operator, run.step));
     text += line("layers", longest_terms(terms.by_pattern, run.step));
   }
-  for (const Communication& c : point_.communication) {
-    text +=
-        line("", fmt::format("{} {} operations of {} over {} {} ranks: {} busy, {} of it exposed",
-                             grouped(c.count), name_of(c.kind), format_bytes(c.bytes),
-                             ranks_of(c, point_.mesh), name_of(c.group), format_duration(c.busy),
-                             format_duration(c.exposed)));
-  }
+  for (const Communication& used : point_.communication)
+    text += line("", communication_text(used, point_.mesh));
   if (point_.status == PointStatus::kFits) {
     const bool tokens = point_.tokens_per_second > 0;
     std::string rest = tokens ? fmt::format("{} tokens/s, ", rate(point_.tokens_per_second)) : "";
@@ -251,7 +239,8 @@ std::string Summary::plan(const PlanFigures& plan) const {
 
 std::string Summary::policies() const {
   std::string text;
-  for (const PolicyOutcome& outcome : point_.policies) {
+  for (std::size_t i = 0; i < point_.policies.size(); ++i) {
+    const PolicyOutcome& outcome = point_.policies[i];
     std::string rest = outcome.name + ":";
     std::string sep = " ";
     const auto add = [&](const std::string& part) {
@@ -271,8 +260,14 @@ std::string Summary::policies() const {
       add(grouped(outcome.contested) + " decided by an earlier policy");
     }
     if (outcome.refused > 0) add(grouped(outcome.refused) + " refused");
+    // What makes another model decides nothing about the memory of this one.
+    const bool rewrites = i < scenario_.policies.size() && rewrites_model(scenario_.policies[i]);
+    const bool idle =
+        scenario_.training.mode != StepMode::kTrain && decides_about_training(scenario_, i);
     if (sep == " ")
-      add(outcome.decided > 0 ? grouped(outcome.decided) + " decisions" : "changed nothing");
+      add(outcome.decided > 0 ? grouped(outcome.decided) + " decisions"
+          : rewrites && !idle ? "in the model that is simulated"
+                              : "changed nothing");
     text += line(text.empty() ? "policies" : "", rest);
     if (outcome.plan) text += plan(*outcome.plan);
   }
@@ -282,9 +277,11 @@ std::string Summary::policies() const {
                                       grouped(point_.run.evictions), grouped(point_.run.restores)));
   }
   if (point_.run.host.bytes.count > 0) {
-    text += line("host memory",
-                 fmt::format("{} of {} page-locked", format_bytes(point_.run.host_taken.bytes),
-                             format_bytes(point_.host_capacity)));
+    const std::string of =
+        point_.loader ? fmt::format(", {} of it the loader's", format_bytes(point_.loader->host()))
+                      : " page-locked";
+    text += line("host memory", fmt::format("{} of {}{}", format_bytes(point_.run.host_taken.bytes),
+                                            format_bytes(point_.host_capacity), of));
   }
   if (point_.run.nvme.bytes.count > 0) {
     text += line("NVMe", fmt::format("{} of {}", format_bytes(point_.run.nvme.bytes),

@@ -119,6 +119,20 @@ std::string short_setting(const Value& setting) {
   return text;
 }
 
+std::string communication_text(const Communication& used, const Mesh& mesh) {
+  return fmt::format("{} {} operation{} of {} over {} {} ranks: {} busy, {} of it exposed",
+                     grouped(used.count), name_of(used.kind), used.count == 1 ? "" : "s",
+                     format_bytes(used.bytes), ranks_of(used, mesh), name_of(used.group),
+                     format_duration(used.busy), format_duration(used.exposed));
+}
+
+std::string loader_text(const LoaderFigures& loader) {
+  return fmt::format(
+      "a batch of {} every {}; up to {} ahead: {} of shared and {} of page-locked host memory",
+      format_bytes(loader.batch), format_duration(loader.interval), grouped(loader.outstanding),
+      format_bytes(loader.shared_memory + loader.workers), format_bytes(loader.page_locked));
+}
+
 std::string over_budget(const PointResult& point) {
   for (const PolicyOutcome& outcome : point.policies) {
     if (!outcome.plan || !outcome.plan->infeasible.empty()) continue;

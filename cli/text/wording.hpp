@@ -39,6 +39,13 @@ class BytesColumn {
 // offload_activations", none as "no policy".
 [[nodiscard]] std::string short_setting(const Value& value);
 
+// Returns "7 all_reduce operations of 237 MiB over 8 data ranks: 1.46 ms busy, 120 us of it
+// exposed".
+[[nodiscard]] std::string communication_text(const Communication& used, const Mesh& mesh);
+
+// Returns "a batch of 4 MiB every 16 ms; up to 8 ahead: ..." of a data loader.
+[[nodiscard]] std::string loader_text(const LoaderFigures& loader);
+
 // Returns "backward, h.47.mlp: linear.weight_gradient".
 [[nodiscard]] std::string place(Phase phase, std::string_view layer, std::string_view op);
 

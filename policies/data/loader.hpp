@@ -42,6 +42,9 @@ struct LoaderFigures {
   Bytes device_inputs;           // the batch in use and those copied ahead
   Duration interval{};           // time from one batch of the loader to the next
   Duration copy{};               // time of one batch's copy to the device
+
+  // All that it keeps on the host.
+  [[nodiscard]] Bytes host() const { return shared_memory + page_locked + workers; }
 };
 [[nodiscard]] LoaderFigures loader_figures(const LoaderSpec& spec, Bytes batch,
                                            std::int64_t samples, const DeviceProfile& device,

@@ -244,6 +244,8 @@ namespace {
 std::vector<std::string> known_names(const std::vector<Figure>& device) {
   PointResult point;
   point.status = PointStatus::kFits;
+  point.samples = 1;  // time.per_sample and time.per_token are numbers
+  point.tokens = 1;
   for (const Figure& figure : device) {
     if (figure.path == "price") point.cost.price = 0;
     if (figure.path == "power.watts") point.cost.joules = 0;

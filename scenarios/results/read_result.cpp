@@ -334,6 +334,7 @@ PointResult read_point(const nlohmann::ordered_json& entry) {
   if (entry.contains("warnings")) point.warnings = entry.at("warnings");
   read_result_detail::read_model(entry.at("model"), point);
   read_result_detail::read_memory(entry.at("memory"), point);
+  static_cast<void>(entry.at("convergence").at("fails_in"));  // the allocator's says it, too
   read_result_detail::read_time(entry.at("time"), point);
   if (entry.contains("generation")) point.generation = generation_from_json(entry.at("generation"));
   if (entry.contains("loader")) point.loader = read_result_detail::read_loader(entry.at("loader"));

@@ -335,7 +335,15 @@ Json point_of(const PointResult& point) {
   if (!point.warnings.empty()) json["warnings"] = point.warnings;
   json["model"] = model_of(point);
   json["memory"] = memory_of(point);
+  json["convergence"] = {
+      {"steady_from", point.convergence.step ? Json(*point.convergence.step) : Json(nullptr)},
+      {"fails_in", point.convergence.fails_in ? Json(*point.convergence.fails_in) : Json(nullptr)}};
   json["time"] = time_of(point);
+  const auto share = [&](double parts) {
+    return parts > 0 ? Json(seconds(point.run.step) / parts) : Json(nullptr);
+  };
+  json["time"]["per_sample"] = share(point.samples);
+  json["time"]["per_token"] = share(point.tokens);
   if (point.loader) json["loader"] = loader_of(*point.loader);
   if (point.generation) json["generation"] = to_json(*point.generation);
   json["throughput"] = {

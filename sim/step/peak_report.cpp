@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <string_view>
 
+#include "graph/analysis/module_names.hpp"
 #include "sim/result/timeline.hpp"
 #include "sim/step/allocation_names.hpp"
 
@@ -50,10 +52,14 @@ PeakReport report_peak(const TrainingGraph& graph, const Compiled& compiled, con
 
   const std::vector<AllocationId> live = live_allocations(program, scratch, peak);
   report.by_role = bytes_by_role(program, live);
+  const ModuleNames modules(graph);
   std::map<std::string, std::int64_t> layers;
   for (AllocationId allocation : live) {
     const std::string layer = names.layer_of(allocation);
-    layers[layer] += program.allocations[allocation].bytes.count;
+    const StorageId storage = program.allocations[allocation].storage;
+    const std::string_view module =
+        storage.valid() ? modules.of(storage) : modules.of(names.made_by(allocation));
+    layers[std::string(module)] += program.allocations[allocation].bytes.count;
     if (report.largest.size() == largest) continue;
     const bool initial = names.is_initial(allocation);
     report.largest.push_back(

@@ -46,9 +46,10 @@ struct PeakReport {
   Phase phase = Phase::kForward;
   std::string op;  // the operator that was being prepared
   std::string layer;
-  Duration time{};                                             // since the step began
-  BytesByRole by_role{};                                       // sums to the live bytes at the peak
-  std::vector<std::pair<std::string, std::int64_t>> by_layer;  // largest first; "" means no layer
+  Duration time{};        // since the step began
+  BytesByRole by_role{};  // sums to the live bytes at the peak
+  // Largest first; what is in no layer by what it is, as "loss" or "inputs", "" where unknown.
+  std::vector<std::pair<std::string, std::int64_t>> by_layer;
   std::vector<LargestTensor> largest;
 };
 

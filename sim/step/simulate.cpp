@@ -11,6 +11,7 @@
 #include "sim/result/transfers.hpp"
 #include "sim/step/convergence.hpp"
 #include "sim/step/failure_report.hpp"
+#include "sim/step/loader_memory.hpp"
 #include "sim/step/peak_report.hpp"
 #include "sim/step/run_compiled.hpp"
 #include "sim/step/simulate_stages.hpp"
@@ -319,6 +320,7 @@ void PointSimulation::examine_run() {
   }
   point_.communication = communication_of(model_.training, program, scratch_, point_.run);
   point_.host_by_role = held_by_role(program, scratch_, Tier::kHost, point_.run.host.events);
+  add_loader_memory(point_);
   point_.breakdown = time_breakdown(model_.training, program, compiled_.costs, scratch_);
   if (model_.step_flops.count > 0) {
     point_.hardware_flops_utilization = point_.model_flops_utilization *

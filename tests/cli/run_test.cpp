@@ -48,6 +48,17 @@ void check_keys(const Json& object, const std::vector<std::string>& keys) {
 void check_point(const Json& point) {
   check_keys(point, {"name", "overrides", "status", "model", "memory", "time", "throughput",
                      "policies", "failure"});
+  check_keys(point, {"convergence"});
+  check_keys(point["convergence"], {"steady_from", "fails_in"});
+  CHECK(point["convergence"]["fails_in"] ==
+        point["memory"]["allocator"]["convergence"]["fails_in"]);
+  CHECK(point["convergence"]["steady_from"] == point["memory"]["allocator"]["convergence"]["step"]);
+  const double step = point["time"]["step"].get<double>();
+  const double samples = point["throughput"]["samples_per_step"].get<double>();
+  CHECK(point["time"]["per_sample"].get<double>() == doctest::Approx(step / samples));
+  const double tokens = point["throughput"]["tokens_per_step"].get<double>();
+  if (tokens > 0) CHECK(point["time"]["per_token"].get<double>() == doctest::Approx(step / tokens));
+  if (tokens == 0) CHECK(point["time"]["per_token"].is_null());
   check_keys(point["model"], {"parameters", "trainable_parameters", "operators", "tensors",
                               "forward_flops", "step_flops"});
   const Json& memory = point["memory"];
@@ -258,6 +269,41 @@ sweep: {matrix: {training.micro_batch: [1, 64]}}
     CHECK(sum == doctest::Approx(time["streams"]["compute"]["busy"].get<double>()));
   }
 
+  TEST_CASE("policies that rewrite the model are not said to have changed nothing") {
+    const Workspace w;
+    w.write("s.yaml",
+            "model: {preset: gpt2, layers: 1}\nhardware: v100-sxm-16gb\n"
+            "training: {sequence: 64}\n");
+    const auto line = [&](const std::string& options) {
+      const std::string out = w.run("run s.yaml " + options).out;
+      const std::size_t begin = out.find("  policies ");
+      return begin == std::string::npos ? "" : out.substr(begin, out.find('\n', begin) - begin);
+    };
+    CHECK(contains(line("-s 'policies=[{lora: {rank: 4, targets: [c_attn]}}]'"),
+                   "lora: in the model that is simulated"));
+    CHECK(contains(line("-s 'policies=[zero]' -s training.mode=forward"), "zero: changed nothing"));
+    // A collective names the ranks that take part.
+    CHECK(contains(w.run("run s.yaml -s hardware.count=2").out, "over 2 data ranks: "));
+  }
+
+  TEST_CASE("a loader's batches are host memory, in its role and against the host's capacity") {
+    const Workspace w;
+    w.write("s.yaml",
+            "model: {preset: gpt2, layers: 1}\nhardware: h100-sxm-80gb\ntraining: {micro_batch: 8, "
+            "sequence: 1024, loader: {workers: 4, prefetch_factor: 2, pin_memory: true}}\n");
+    const Json point = Json::parse(w.run("run s.yaml --json").out)["points"][0];
+    // A batch is 8 x 1024 tokens and as many labels of 8 bytes: 131,072. Workers keep 2 x 4 of them
+    // in shared memory, and as many page-locked, with the one that the loop is at.
+    const std::int64_t batch = 8 * 1024 * 8 * 2;
+    CHECK(point["memory"]["host"]["by_role"]["loader"] == (8 + 9) * batch);
+    CHECK(point["memory"]["host"]["peak"] == (8 + 9) * batch);
+    CHECK(contains(w.run("run s.yaml").out, "host memory    2.13 MiB of 256 GiB, 2.13 MiB of it"));
+    // Four workers of 100 GiB do not fit into 256 GiB.
+    const Outcome full = w.run("run s.yaml -s training.loader.worker_memory=100GiB");
+    CHECK(full.code == 1);
+    CHECK(contains(full.out, "the data loader keeps 400 GiB of host memory"));
+  }
+
   TEST_CASE("formats without a folder are not left out without a word") {
     const Workspace w;
     w.write("s.yaml", std::string(kFits) + "report: {formats: [svg]}\n");
@@ -283,6 +329,11 @@ sweep: {matrix: {training.micro_batch: [1, 64]}}
     CHECK(o.code == 0);
     CHECK(contains(o.out, "By role"));
     CHECK(contains(o.out, "By layer"));
+    // What lies outside of every module says what it is, as in the report: the peak of a long
+    // sequence is that of the loss.
+    const std::string gpt2 = w.run("explain gpt2 --gpu h100 -s model.layers=1").out;
+    CHECK(contains(gpt2.substr(gpt2.find("By layer"), 400), "\n  loss  "));
+    CHECK_FALSE(contains(gpt2, "(no layer)"));
     CHECK(contains(o.out, "Largest tensors"));
     CHECK(contains(o.out, "there from the start"));
     CHECK(contains(o.out, "Saved for backward by one micro-batch, and what needs it"));
