@@ -51,6 +51,42 @@ std::string better_but(const SearchResult& found, std::size_t best) {
   return text;
 }
 
+// Joins the first few of some names.
+std::string first_of(const std::vector<std::string>& names) {
+  constexpr std::size_t kNamed = 5;
+  const std::size_t shown = std::min(names.size(), kNamed);
+  std::string text;
+  for (std::size_t i = 0; i < shown; ++i)
+    text += (i == 0 ? "" : "; ") + names[i];
+  if (shown < names.size()) text += fmt::format("; and {} more", names.size() - shown);
+  return text;
+}
+
+// Names the points that could not be compared: those that cannot be built, and those that have no
+// such figure as the goal's.
+std::string not_compared(const SearchResult& found) {
+  std::vector<std::string> faulty;
+  std::vector<std::string> without;
+  for (const SearchPoint& point : found.points) {
+    const std::string name = setting_of(point.result);
+    if (point.result.status == PointStatus::kError) {
+      faulty.push_back(fmt::format("{} ({})", name, point.result.error));
+    } else if (!std::isfinite(point.objective)) {
+      without.push_back(name);
+    }
+  }
+  std::string text;
+  if (!faulty.empty()) {
+    text += fmt::format("  {} of {} cannot be simulated: {}\n", faulty.size(), found.points.size(),
+                        first_of(faulty));
+  }
+  if (!without.empty()) {
+    text += fmt::format("  {} of {} have no {} and are not compared: {}\n", without.size(),
+                        found.points.size(), found.goal.objective.text(), first_of(without));
+  }
+  return text;
+}
+
 std::string verdict(const SearchResult& found, const Console& console) {
   const Goal& goal = found.goal;
   const auto fit = std::count_if(found.points.begin(), found.points.end(), [](const auto& point) {
@@ -69,12 +105,12 @@ std::string verdict(const SearchResult& found, const Console& console) {
       }
       text += fmt::format(", {} keep to {}", hold, goal.subject_to[c].text());
     }
-    return text + ".\n";
+    return text + ".\n" + not_compared(found);
   }
   const SearchPoint& best = found.points[found.ranking.front()];
   text +=
       fmt::format("  {}: {:.6g}\n", bold(setting_of(best.result), console.colour), best.objective);
-  const std::string others = better_but(found, found.ranking.front());
+  const std::string others = better_but(found, found.ranking.front()) + not_compared(found);
   text += others.empty() ? "  no point that was left out would be better\n" : others;
   return text;
 }

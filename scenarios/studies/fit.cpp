@@ -26,6 +26,13 @@ void check_key(const std::string& key) {
     throw UserError(fmt::format("--maximize: expected a key such as training.micro_batch, found {}",
                                 tidemark::quoted(key)));
   }
+  if (key == "hardware.count" || key == "hardware.node") {
+    throw UserError(fmt::format(
+        "--maximize: more GPUs take no more memory of one, so there is no largest {0} that fits; "
+        "to compare numbers of them, write sweep: {{matrix: {{{0}: [1, 2, 4, 8]}}}} for tidemark "
+        "run or tidemark search",
+        key));
+  }
   const std::string first = key.substr(0, key.find('.'));
   const std::vector<std::string> known(std::begin(kParts), std::end(kParts));
   if (std::find(known.begin(), known.end(), first) != known.end()) return;

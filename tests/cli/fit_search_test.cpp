@@ -96,6 +96,49 @@ TEST_SUITE("unit") {
     CHECK(contains(none.out, "none of them will do: 2 of 3 fit, 0 keep to"));
     CHECK(workspace.run("search s.yaml -s goal='{minimize: time}'").code == 2);
   }
+
+  TEST_CASE("search names the points that have no price, and says what gives them one") {
+    const Workspace workspace;
+    workspace.write("s.yaml",
+                    "model: {preset: gpt2, layers: 2}\ntraining: {sequence: 128}\n"
+                    "hardware: {gpu: h100-sxm-80gb, price: 2.5}\n"
+                    "sweep: {matrix: {hardware: [{gpu: h100-sxm-80gb, price: 2.5}, "
+                    "a100-sxm-40gb]}}\ngoal: {minimize: cost}\n");
+    const Outcome found = workspace.run("search s.yaml");
+    CHECK(found.code == 0);
+    CHECK(contains(found.out, "1 of 2 cannot be simulated: "));
+    CHECK(contains(found.out, "hardware a100-sxm-40gb ("));
+    CHECK(contains(found.out, "a cost needs hardware.price, what one device costs for an hour)"));
+    CHECK_FALSE(contains(found.out, "no point that was left out would be better"));
+  }
+
+  TEST_CASE("search names the points that have no such figure as the goal's") {
+    const Workspace workspace;
+    workspace.write("s.yaml",
+                    "model: gpt2\nhardware: h100-sxm-80gb\nsweep: {matrix: {model: [{preset: gpt2, "
+                    "layers: 1}, resnet18]}}\ngoal: {minimize: time.per_token}\n");
+    const Outcome found = workspace.run("search s.yaml");
+    CHECK(found.code == 0);
+    CHECK(contains(found.out, "1 of 2 have no time.per_token and are not compared: "));
+    CHECK(contains(found.out, "resnet18\n"));
+  }
+
+  TEST_CASE("the time of a sample is a goal") {
+    const Workspace workspace;
+    workspace.write("s.yaml",
+                    "model: {preset: gpt2, layers: 2}\nhardware: v100-sxm-16gb\ntraining: "
+                    "{sequence: 256}\nsweep: {matrix: {training.micro_batch: [1, 4]}}\n"
+                    "goal: {minimize: time.per_sample}\n");
+    CHECK(contains(workspace.run("search s.yaml").out, "training.micro_batch 4: "));
+  }
+
+  TEST_CASE("there is no largest number of GPUs") {
+    const Workspace workspace;
+    const Outcome count = workspace.run("fit gpt2 --gpu h100 --maximize hardware.count");
+    CHECK(count.code == 2);
+    CHECK(contains(count.err, "more GPUs take no more memory of one"));
+    CHECK(contains(count.err, "sweep: {matrix: {hardware.count: [1, 2, 4, 8]}}"));
+  }
 }
 
 }  // namespace tidemark::testing::fit_search_test
