@@ -157,7 +157,7 @@ int SweepCommand::execute(const Console& console) const {
   const SweepLock lock(folder, sweep, part);
   const JournalPoints journals = journal_points(folder, sweep);
   for (const std::string& damage : journals.damage)
-    print_warning(console, fmt::format("{}; what they had is simulated again", damage));
+    print_warning(console, fmt::format("{}; what was in it is simulated again", damage));
   KnownPoints known = journals.known;
   const auto there = std::count_if(known.begin(), known.end(),
                                    [](const auto& point) { return point.has_value(); });
