@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "scenarios/read/short_form.hpp"
 #include "scenarios/studies/measures.hpp"
 
 namespace tidemark {
@@ -88,6 +89,9 @@ class Trials {
   // Simulates the scenario with a candidate, unless it is not legal here. Returns whether it fits.
   // `compiled`, if given, is the program of both.
   bool run(const Candidate& candidate, const Compiled* compiled = nullptr);
+  // Returns whether the scenario with a candidate fits as far as two of its micro-batches show: the
+  // third takes no other memory than the second. Nothing is kept of it.
+  [[nodiscard]] bool seems_to_fit(const Candidate& candidate) const;
   // Returns whether something fits that takes some of these measures, or all of them.
   [[nodiscard]] bool less_fits(const Candidate& candidate) const;
   // Returns whether something fits that leaves the numbers as they are.
@@ -135,6 +139,26 @@ bool Trials::run(const Candidate& candidate, const Compiled* compiled) {
     return false;
   } catch (const InternalError&) {
     // The user asked about the scenario, not about this change of it: its answer stands.
+    return false;
+  }
+}
+
+bool Trials::seems_to_fit(const Candidate& candidate) const {
+  constexpr std::int64_t kShown = 2;
+  try {
+    Value document = original_.document;
+    for (const Override& change : measures_.overrides(candidate))
+      apply_override(document, change);
+    Scenario changed = decode_scenario(document, original_.environment);
+    if (changed.training.accumulate > kShown) {
+      apply_override(document,
+                     {"training.accumulate", text_value(fmt::to_string(kShown), Location{})});
+      changed = decode_scenario(document, original_.environment);
+    }
+    return simulate_changed(changed, original_, nullptr).status == PointStatus::kFits;
+  } catch (const UserError&) {
+    return false;
+  } catch (const InternalError&) {
     return false;
   }
 }
@@ -189,25 +213,43 @@ bool try_in_turn(Trials& trials, std::vector<Measure> measures, const Compiled* 
                      [&](Measure& measure) { return trials.run({std::move(measure)}, compiled); });
 }
 
-// Bisects for the largest smaller micro-batch that fits together with `others`; keeps what was
-// tried and is no smaller, or the smallest one where even that does not fit.
-void search_micro_batch(Trials& trials, const Measures& measures, const Candidate& others) {
-  const std::vector<std::int64_t> sizes = measures.smaller_micro_batches();
-  const std::size_t first = trials.size();
-  std::size_t best = first;
-  const auto fits = [&](std::size_t i) {
+// Operators that a suggested step runs at most, over its micro-batches: simulating a million of
+// them takes about four seconds with the steps that show whether it converges.
+constexpr std::int64_t kMostOperators = 250'000;
+
+// Bisects for the largest smaller micro-batch that fits together with `others`; keeps it and the
+// next larger one. Steps of very many micro-batches are not tried: the answer would take longer
+// than the question is worth.
+void search_micro_batch(Trials& trials, const Measures& measures, const Candidate& others,
+                        const Original& original) {
+  std::vector<std::int64_t> sizes = measures.smaller_micro_batches();
+  const std::int64_t samples =
+      original.scenario.training.model.micro_batch * original.scenario.training.accumulate;
+  const auto operators = static_cast<std::int64_t>(original.model.training.operators.size());
+  std::erase_if(sizes, [&](std::int64_t size) {
+    return samples / size > std::max<std::int64_t>(kMostOperators / operators, 1);
+  });
+  const auto with = [&](std::size_t i) {
     Candidate candidate = others;
     candidate.push_back(measures.micro_batch(sizes[i]));
-    if (!trials.run(candidate)) return false;
-    best = trials.size() - 1;
-    return true;
+    return candidate;
   };
-  if (sizes.empty() || !fits(0)) return;
+  if (sizes.empty() || !trials.seems_to_fit(with(0))) return;
   std::size_t low = 0;
   std::size_t high = sizes.size();
   while (high - low > 1) {
     const std::size_t middle = low + (high - low) / 2;
-    (fits(middle) ? low : high) = middle;
+    (trials.seems_to_fit(with(middle)) ? low : high) = middle;
+  }
+  // All micro-batches of what is suggested are simulated.
+  constexpr std::size_t kTries = 3;
+  const std::size_t first = trials.size();
+  std::size_t best = first;
+  const std::size_t top = std::min(high, sizes.size() - 1);
+  for (std::size_t i = top + 1; i-- > 0 && top - i < kTries;) {
+    if (!trials.run(with(i))) continue;
+    best = trials.size() - 1;
+    break;
   }
   trials.drop_from(first, best, true);
 }
@@ -317,7 +359,7 @@ void try_all(Trials& trials, const Measures& measures, const Original& original,
   // A smaller micro-batch may be faster than anything that is done about a larger one.
   const bool found = trials.unchanged_fits();
   try_other_numbers(trials, measures);
-  if (activations_suffice) search_micro_batch(trials, measures, {});
+  if (activations_suffice) search_micro_batch(trials, measures, {}, original);
   if (found || trials.unchanged_fits()) return;
   const std::optional<Measure> recompute = measures.recompute();
   const std::optional<Measure> states = measures.offload_optimizer();
@@ -325,7 +367,7 @@ void try_all(Trials& trials, const Measures& measures, const Original& original,
   if (activations_suffice && recompute) with.push_back({*recompute});
   if (recompute && states) with.push_back({*recompute, *states});
   for (const Candidate& others : with) {
-    search_micro_batch(trials, measures, others);
+    search_micro_batch(trials, measures, others, original);
     if (trials.unchanged_fits()) return;
   }
 }

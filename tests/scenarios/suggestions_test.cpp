@@ -154,6 +154,30 @@ TEST_SUITE("unit") {
     CHECK(fitting > 0);
   }
 
+  TEST_CASE("advice about a far too large batch simulates few micro-batches") {
+    // 4096 samples one by one would be 4096 passes over the model for one suggestion.
+    const Failed failed(
+        "{version: 1, model: {preset: gpt2, layers: 4}, hardware: a100-sxm-40gb, training: "
+        "{micro_batch: 4096, sequence: 1024}}");
+    std::int64_t micro_batches = 0;
+    const Suggestion* best = nullptr;
+    for (const Suggestion& suggestion : failed.tried) {
+      if (!suggestion.change.starts_with("micro_batch ")) continue;
+      micro_batches += std::stoll(suggestion.change.substr(suggestion.change.rfind(' ') + 1));
+      if (suggestion.fits) best = &suggestion;
+    }
+    CHECK(micro_batches <= 1024);
+    REQUIRE(best != nullptr);
+    CHECK(failed.follow(*best).status == PointStatus::kFits);
+    // It is the largest power of two that fits: twice as much does not.
+    const std::int64_t size = std::stoll(best->change.substr(std::string("micro_batch ").size()));
+    const Failed twice(fmt::format(
+        "{{version: 1, model: {{preset: gpt2, layers: 4}}, hardware: a100-sxm-40gb, training: "
+        "{{micro_batch: {}, accumulate: 2, sequence: 1024}}}}",
+        2 * size));
+    CHECK(twice.point.status == PointStatus::kOutOfMemory);
+  }
+
   TEST_CASE("a smaller micro-batch changes what batch norms compute, and says so") {
     const Failed images(
         "{version: 1, model: resnet18, hardware: {gpu: v100-sxm-16gb, hbm: {capacity: 2GiB}}, "
