@@ -117,6 +117,38 @@ ListFacts check_list(const Value& document, const Value& list, std::size_t index
   }
 }
 
+// A list as it is compared, and what it does.
+struct CheckedList {
+  Value policies;
+  ListFacts facts;
+};
+
+// Gives a list the policies that all have in common. One that cannot stand beside the list, as zero
+// beside fsdp, gives way to it. Throws where that is not what is wrong.
+CheckedList check_with_common(const Value& document, const Value& list, std::size_t index,
+                              bool cost_graph, const Environment& environment) {
+  const Value common = *document.find("policies");
+  const auto checked = [&](const Value& begin) -> CheckedList {
+    Value policies = with_common(begin, list);
+    const ListFacts facts = check_list(document, policies, index, cost_graph, environment);
+    return {std::move(policies), facts};
+  };
+  try {
+    return checked(common);
+  } catch (const UserError&) {
+    for (std::size_t i = 0; i < common.items.size(); ++i) {
+      Value others = common;
+      others.items.erase(others.items.begin() + static_cast<std::ptrdiff_t>(i));
+      try {
+        return checked(others);
+      } catch (const UserError&) {  // the first error is the one to report
+        continue;
+      }
+    }
+    throw;
+  }
+}
+
 }  // namespace
 }  // namespace decode_compare_detail
 
@@ -216,21 +248,20 @@ CompareSpec decode_compare(const Value& document, const Environment& environment
                              decode_compare_detail::kExample));
   }
   const Value bare = comparable(document, environment);
-  const Value& common = *bare.find("policies");
-  spec.common = common.items.size();
+  spec.common = bare.find("policies")->items.size();
   const bool cost_graph = decode_scenario(bare, environment).model.kind == ModelKind::kCostGraph;
   for (const Decoder& list : compare.required_child("policies").items()) {
     if (!list.value().is_sequence()) {
       list.fail(fmt::format("expected a list of policies such as [optimal: {{}}], found {}",
                             found(list.value())));
     }
-    Value policies = decode_compare_detail::with_common(common, list.value());
-    const decode_compare_detail::ListFacts facts = decode_compare_detail::check_list(
-        bare, policies, spec.lists.size(), cost_graph, environment);
+    decode_compare_detail::CheckedList checked = decode_compare_detail::check_with_common(
+        bare, list.value(), spec.lists.size(), cost_graph, environment);
+    const decode_compare_detail::ListFacts& facts = checked.facts;
     spec.solves.push_back(facts.solves);
     spec.deciding.push_back(facts.deciding);
     spec.micro_batches.push_back(facts.micro_batches);
-    spec.lists.push_back(std::move(policies));
+    spec.lists.push_back(std::move(checked.policies));
   }
   if (spec.lists.empty()) compare.fail_at("policies", "the list is empty; [[]] is no policy");
   if (compare.has("budgets")) {

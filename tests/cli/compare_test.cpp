@@ -84,6 +84,17 @@ TEST_SUITE("unit") {
           adapters.at("points")[0].at("time").at("step"));
     CHECK(contains(workspace.run("compare lora.yaml --budget 100% --policy chen_greedy").out,
                    ": with lora(rank 4, targets [\"c_attn\"]) alone "));
+    // What cannot stand beside a list gives way to it.
+    workspace.write("zero.yaml", model + "policies: [zero]\n");
+    const auto sharded = nlohmann::json::parse(
+        workspace
+            .run("compare zero.yaml -s hardware.count=2 --budget 100% --policy fsdp "
+                 "--policy '[checkpoint: {first: 1}]' --json")
+            .out);
+    REQUIRE(sharded.at("points").size() == 3);
+    CHECK(sharded.at("points")[1].at("overrides").at("policies") ==
+          nlohmann::json::array({"fsdp"}));
+    CHECK(sharded.at("points")[2].at("overrides").at("policies").at(0) == "zero");
     // An author who names the lists is told what is left out of them.
     workspace.write("named.yaml", model +
                                       "policies: [{checkpoint: {first: 1}}]\ncompare: "
