@@ -10,6 +10,7 @@
 
 #include "cli/commands/command.hpp"
 #include "graph/core/errors.hpp"
+#include "graph/core/paths.hpp"
 #include "graph/core/printable.hpp"
 #include "scenarios/import/import_settings.hpp"
 #include "scenarios/read/environment.hpp"
@@ -121,6 +122,8 @@ Exit codes: 0 imported; 2 bad input; 3 internal error.)");
 }
 
 int ImportCommand::execute(const Console& console) const {
+  if (!output.empty() && identity_of_path(file) == identity_of_path(output))
+    throw UserError(fmt::format("--output: {} is the file that is imported", output));
   const Environment environment = default_environment(console.program);
   const Value document = read_document(file);
   ImportedScenario imported = import_settings(

@@ -15,6 +15,10 @@ TEST_SUITE("unit") {
         workspace.run("import ds.json --model gpt2 --gpu v100-sxm-16gb --count 2 -o scenario.yaml");
     CHECK(written.code == 0);
     CHECK(contains(written.err, "ds.json:3:2: brand_new: not understood"));
+    const Outcome onto = workspace.run("import ds.json --model gpt2 -o ./ds.json");
+    CHECK(onto.code == 2);
+    CHECK(contains(onto.err, "--output: ./ds.json is the file that is imported"));
+    CHECK(contains(workspace.read("ds.json"), "brand_new"));
     const Outcome ran = workspace.run("run scenario.yaml -s training.sequence=64 --json");
     CHECK(ran.code == 0);
     CHECK(nlohmann::json::parse(ran.out).at("points").at(0).at("mesh").at("data") == 2);
