@@ -1,9 +1,12 @@
+#include <cstdlib>
+#include <fstream>
 #include <string>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
 #include "tests/cli/command_runner.hpp"
+#include "tests/support/paths.hpp"
 
 namespace tidemark::testing::commands_test {
 namespace {
@@ -168,6 +171,27 @@ TEST_SUITE("golden") {
     const Outcome gpu = w.run("describe a100-sxm-80gb");
     CHECK(contains(gpu.out, "hbm.bandwidth"));
     CHECK(contains(gpu.out, "NVIDIA A100 data sheet"));
+  }
+
+  TEST_CASE("a policy of one's own is compiled by the line in the README") {
+    if (std::system("g++ --version > /dev/null 2>&1") != 0) {
+      MESSAGE("skipped: needs g++");
+      return;
+    }
+    std::ifstream page(tidemark::test::source_path("policies/README.md"));
+    std::string line;
+    while (std::getline(page, line) && !line.starts_with("g++ "))
+      ;
+    const auto replace = [&](const std::string& what, const std::string& by) {
+      const std::size_t at = line.find(what);
+      REQUIRE(at != std::string::npos);
+      line.replace(at, what.size(), by);
+    };
+    const Workspace w;
+    replace("PREFIX/include/tidemark", tidemark::test::source_path());
+    replace("mine.cpp", tidemark::test::source_path("tests/plugin/keep_first_blocks.cpp"));
+    REQUIRE(std::system(("cd " + w.folder().string() + " && " + line).c_str()) == 0);
+    CHECK(contains(w.run("list policies --plugin ./libmine.so").out, "keep_first_blocks"));
   }
 
   TEST_CASE("graph prints a table, Graphviz or JSON") {
