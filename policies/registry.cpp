@@ -83,6 +83,7 @@ PolicyRegistry::PolicyRegistry()
           megatron_selective_entry(),
           eviction_entry(),
           distributed_optimizer_entry(),
+          megatron_data_parallel_entry(),
           fsdp_entry(),
           zero_entry(),
       } {

@@ -15,10 +15,17 @@ struct SearchLimits {
   Duration time = {};  // wall-clock time of one plan
 };
 
+// The programs that train on several GPUs, which differ in what a policy does not say: the loss,
+// the home of gradients.
+enum class TrainingSystem : std::uint8_t { kTorch, kDeepSpeed, kMegatron };
+
 class Policy {
  public:
   virtual ~Policy() = default;
   [[nodiscard]] virtual std::string_view name() const = 0;
+
+  // Returns the system that the policy is a part of; none where it goes with any.
+  [[nodiscard]] virtual std::optional<TrainingSystem> system() const { return std::nullopt; }
 
   // Returns the live bytes that a step is to stay within; none where the device is the limit, and
   // for policies that take no budget.

@@ -58,6 +58,9 @@ class TrainingRewrite : public Policy {
   // Whether it reduces the gradients of data ranks. If no policy does, data_parallel does so for
   // several data ranks.
   [[nodiscard]] virtual bool reduces_gradients() const { return false; }
+  // Returns a rewrite of a later stage that belongs to this one, which plans its movement as well;
+  // null where there is none.
+  [[nodiscard]] virtual const TrainingRewrite* next() const { return nullptr; }
   // Closes gaps of what the rewrite has added by recomputing, such as by gathering again; comes
   // before the residency policies, see ResidencyPolicy::plan_recompute.
   virtual void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const;

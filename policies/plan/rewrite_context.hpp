@@ -8,6 +8,7 @@
 #include "graph/operators/framework.hpp"
 #include "hwprofiles/device_profile.hpp"
 #include "hwprofiles/mesh.hpp"
+#include "policies/plan/policy_base.hpp"
 
 namespace tidemark {
 
@@ -39,6 +40,7 @@ struct RewriteContext {
   bool computes_loss = true;            // false where a model is evaluated without its loss
   // The piece of the model that the graph computes, where a pipeline cuts it: 0 is the first one.
   int piece = 0;
+  TrainingSystem system = TrainingSystem::kTorch;
   ModelTrial* trial = nullptr;  // absent within a trial and where no step is built
 };
 

@@ -25,6 +25,9 @@ bool copies_operand(const ForwardOperator& op) {
 class MegatronSelective final : public OperatorPolicy {
  public:
   [[nodiscard]] std::string_view name() const override { return "megatron_selective"; }
+  [[nodiscard]] std::optional<TrainingSystem> system() const override {
+    return TrainingSystem::kMegatron;
+  }
 
  private:
   [[nodiscard]] std::vector<bool> recomputed(

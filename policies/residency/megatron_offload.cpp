@@ -52,6 +52,9 @@ class MegatronOffload final : public PrefetchingPolicy {
   MegatronOffload(Prefetch prefetch, Options options)
       : PrefetchingPolicy(prefetch), options_(std::move(options)) {}
   [[nodiscard]] std::string_view name() const override { return "megatron_offload"; }
+  [[nodiscard]] std::optional<TrainingSystem> system() const override {
+    return TrainingSystem::kMegatron;
+  }
 
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
     const std::vector<Group> groups = collect(context);

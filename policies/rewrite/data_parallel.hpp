@@ -29,6 +29,9 @@ class DataParallel final : public TrainingRewrite {
  public:
   explicit DataParallel(const DataParallelOptions& options = {}) : options_(options) {}
   [[nodiscard]] std::string_view name() const override { return "data_parallel"; }
+  [[nodiscard]] std::optional<TrainingSystem> system() const override {
+    return TrainingSystem::kTorch;
+  }
   [[nodiscard]] TrainingStage stage() const override { return TrainingStage::kPartition; }
   [[nodiscard]] bool reduces_gradients() const override { return true; }
   // Leaves the graph as it is where the mesh has one data rank.

@@ -14,19 +14,17 @@ class DistributedOptimizer final : public TrainingRewrite {
   static std::unique_ptr<TrainingRewrite> decode(const Decoder& d) {
     auto policy = std::make_unique<DistributedOptimizer>();
     MegatronOptions& options = policy->options_;
-    options.overlap_grad_reduce = d.optional<bool>("overlap_grad_reduce", false);
-    // Either way the gather runs behind the update; the next forward waits for it.
-    const bool overlaps_gather = d.optional<bool>("overlap_param_gather", false);
-    if (overlaps_gather && !options.overlap_grad_reduce)
+    options = decode_megatron_options(d);
+    options.overlap_param_gather = d.optional<bool>("overlap_param_gather", false);
+    if (options.overlap_param_gather && !options.overlap_grad_reduce)
       d.fail_at("overlap_param_gather", "needs overlap_grad_reduce: true, as in Megatron");
-    options.gradient_accumulation_fusion = d.optional<bool>("gradient_accumulation_fusion", true);
-    options.bucket = d.maybe<std::int64_t>("bucket", at_least(1));
-    if (options.bucket && !options.overlap_grad_reduce)
-      d.fail_at("bucket", "without overlap_grad_reduce: true there is one bucket, as in Megatron");
     d.finish();
     return policy;
   }
   [[nodiscard]] std::string_view name() const override { return "distributed_optimizer"; }
+  [[nodiscard]] std::optional<TrainingSystem> system() const override {
+    return TrainingSystem::kMegatron;
+  }
   [[nodiscard]] TrainingStage stage() const override { return TrainingStage::kPartition; }
   [[nodiscard]] bool reduces_gradients() const override { return true; }
   void apply(TrainingGraph& graph, const RewriteContext& context) const override {
@@ -56,6 +54,23 @@ const PolicyEntry& distributed_optimizer_entry() {
         return distributed_optimizer_detail::DistributedOptimizer::decode(d);
       },
       .mesh = [](const Decoder& /*d*/, MeshRequest& request) { request.shards = true; }};
+  return kEntry;
+}
+
+const PolicyEntry& megatron_data_parallel_entry() {
+  static constexpr PolicyEntry kEntry{
+      .name = "megatron_data_parallel",
+      .kind = "training rewrite",
+      .summary =
+          "every rank has the whole model and one buffer of all gradients, to which products add "
+          "and which is all-reduced in place; what several ranks with gradient_dtype fp32 do",
+      .source = "Megatron-LM, core/distributed/distributed_data_parallel.py",
+      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
+        MegatronOptions options = decode_megatron_options(d);
+        options.shares_states = false;
+        d.finish();
+        return std::make_unique<MegatronDataParallel>(options);
+      }};
   return kEntry;
 }
 

@@ -6,6 +6,7 @@
 namespace tidemark {
 
 [[nodiscard]] const PolicyEntry& distributed_optimizer_entry();
+[[nodiscard]] const PolicyEntry& megatron_data_parallel_entry();
 [[nodiscard]] const PolicyEntry& fsdp_entry();
 [[nodiscard]] const PolicyEntry& zero_entry();
 

@@ -54,7 +54,7 @@ class SharedBuffers {
     for (const Bucket& bucket : buckets_)
       buffers.push_back(bucket.gradients);
     fill_in_zero_grad(graph_, buffers);
-    update();
+    options_.shares_states ? update() : update_all();
   }
 
  private:
@@ -70,9 +70,15 @@ class SharedBuffers {
   [[nodiscard]] bool is_expert(ParameterId id) const {
     return mesh_.size(MeshDimension::kExpert) > 1 && graph_.parameters[id].of_expert;
   }
+  // Returns the ranks whose gradients of these parameters are added up in one collective.
+  [[nodiscard]] int ranks_of(bool experts) const {
+    if (options_.shares_states) return state_ranks(mesh_, experts).shard;
+    return experts ? mesh_.expert_replicas() : mesh_.replicas();
+  }
   // Returns the ranks of a bucket's collectives; 0 for the whole group.
   [[nodiscard]] int taking_part(const Bucket& bucket) const {
-    return bucket.ranks == mesh_.size(MeshDimension::kShard) ? 0 : bucket.ranks;
+    const int whole = options_.shares_states ? mesh_.size(MeshDimension::kShard) : mesh_.replicas();
+    return bucket.ranks == whole ? 0 : bucket.ranks;
   }
   void lay_out();
   void add_buffers();
@@ -80,6 +86,7 @@ class SharedBuffers {
   bool fuse(std::vector<OperatorId>& part, std::size_t copy, StorageId made, StorageId buffer);
   [[nodiscard]] std::vector<OperatorId> reduced(const std::vector<OperatorId>& part);
   void update();
+  void update_all();
   [[nodiscard]] const Parameter& parameter(std::size_t member) const {
     return graph_.parameters[parameters_[member]];
   }
@@ -96,7 +103,7 @@ class SharedBuffers {
 
 void SharedBuffers::lay_out() {
   std::int64_t at = 0;
-  std::int64_t align = 0;
+  std::int64_t align = 1;
   std::int64_t limit = 0;
   Bucket open;
   const auto close = [&] {
@@ -110,16 +117,16 @@ void SharedBuffers::lay_out() {
     const bool shared = parameter(i).on_other_stages;
     if (i == 0 || experts != is_expert(parameters_[i - 1])) {  // a buffer begins
       close();
-      const int ranks = state_ranks(mesh_, experts).shard;
+      const int ranks = ranks_of(experts);
       at = 0;
       open = {.members = {}, .ranks = ranks};
-      align = std::lcm(std::int64_t{ranks}, kBucketAlign);
+      if (options_.shares_states) align = std::lcm(std::int64_t{ranks}, kBucketAlign);
       limit = options_.bucket.value_or(
           std::max<std::int64_t>(40'000'000, std::int64_t{1'000'000} * ranks));
     } else if (shared) {  // an embedding that other stages have as well is a bucket by itself
       close();
     }
-    at = round_up(at, kParameterAlign);
+    if (options_.shares_states) at = round_up(at, kParameterAlign);
     start_.push_back(at);
     at += parameter(i).elements.count;
     open.members.push_back(i);
@@ -241,11 +248,13 @@ std::vector<OperatorId> SharedBuffers::reduced(const std::vector<OperatorId>& pa
   std::vector<std::vector<OperatorId>> behind(part.size());
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const std::size_t at = divides_ ? completed[b] : part.size() - 1;
+    if (buckets_[b].ranks == 1) continue;
     const Storage& buffer = graph_.storages[buckets_[b].gradients];
-    behind[at].push_back(add_collective(graph_, CollectiveKind::kReduceScatter,
-                                        MeshDimension::kShard, Phase::kBackward, buffer.dtype,
-                                        buffer.bytes, {{buckets_[b].gradients, Access::kMutate}},
-                                        taking_part(buckets_[b])));
+    const bool shares = options_.shares_states;
+    behind[at].push_back(add_collective(
+        graph_, shares ? CollectiveKind::kReduceScatter : CollectiveKind::kAllReduce,
+        shares ? MeshDimension::kShard : MeshDimension::kData, Phase::kBackward, buffer.dtype,
+        buffer.bytes, {{buckets_[b].gradients, Access::kMutate}}, taking_part(buckets_[b])));
   }
   std::vector<OperatorId> result;
   for (std::size_t at = 0; at < part.size(); ++at) {
@@ -255,9 +264,20 @@ std::vector<OperatorId> SharedBuffers::reduced(const std::vector<OperatorId>& pa
   return result;
 }
 
+// Every rank updates all parameters from the buffer.
+void SharedBuffers::update_all() {
+  graph_.updates.clear();
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    UpdatedTensor whole = whole_update(graph_, parameters_[i]);
+    whole.gradient = buckets_[bucket_of_[i]].gradients;
+    graph_.updates.push_back(std::move(whole));
+  }
+}
+
 // Each rank updates an equal part of every bucket: the first rank the first part.
 void SharedBuffers::update() {
   graph_.updates.clear();
+  std::vector<OperatorId> gathers;
   for (const Bucket& bucket : buckets_) {
     const std::int64_t share = (bucket.end - bucket.begin) / bucket.ranks;
     std::int64_t left = share;
@@ -285,20 +305,38 @@ void SharedBuffers::update() {
     for (const std::size_t member : bucket.members)
       gathered.push_back({parameter(member).storage, Access::kMutate});
     if (bucket.padding.valid()) gathered.push_back({bucket.padding, Access::kMutate});
+    if (bucket.ranks == 1) continue;
     const DType type = parameter(bucket.members.front()).dtype;
     const Bytes bytes = bytes_of(type, Elements(bucket.end - bucket.begin));
-    graph_.part(PartKind::kAfterOptimizer)
-        .push_back(add_collective(graph_, CollectiveKind::kAllGather, MeshDimension::kShard,
-                                  Phase::kOptimizer, type, bytes, gathered, taking_part(bucket)));
+    const bool overlaps = options_.overlap_param_gather;
+    gathers.push_back(add_collective(graph_, CollectiveKind::kAllGather, MeshDimension::kShard,
+                                     overlaps ? Phase::kForward : Phase::kOptimizer, type, bytes,
+                                     gathered, taking_part(bucket)));
+    graph_.operators[gathers.back()].work.collective.blocks_compute = !overlaps;
   }
+  // Hooks of the next forward gather the buckets in its order, the reverse of that of the buffer.
+  if (options_.overlap_param_gather) std::reverse(gathers.begin(), gathers.end());
+  std::vector<OperatorId>& part =
+      graph_.part(options_.overlap_param_gather ? PartKind::kZeroGrad : PartKind::kAfterOptimizer);
+  part.insert(part.end(), gathers.begin(), gathers.end());
 }
 
 }  // namespace
 }  // namespace megatron_step_detail
 
+MegatronOptions decode_megatron_options(const Decoder& d) {
+  MegatronOptions options;
+  options.overlap_grad_reduce = d.optional<bool>("overlap_grad_reduce", false);
+  options.gradient_accumulation_fusion = d.optional<bool>("gradient_accumulation_fusion", true);
+  options.bucket = d.maybe<std::int64_t>("bucket", at_least(1));
+  if (options.bucket && !options.overlap_grad_reduce)
+    d.fail_at("bucket", "without overlap_grad_reduce: true there is one bucket, as in Megatron");
+  return options;
+}
+
 void share_optimizer(TrainingGraph& graph, const MegatronOptions& options,
                      const RewriteContext& context) {
-  if (context.mesh.replicas() == 1 || graph.trained.empty()) return;
+  if (context.mesh.ranks() == 1 || graph.trained.empty()) return;
   megatron_step_detail::SharedBuffers(graph, options, context).build();
 }
 

@@ -55,6 +55,8 @@ std::string training_key(const Value& document, const Scenario& scenario) {
   // The default of the precision depends on the device.
   key += std::string(rules_of(scenario.training.precision).name) + '\n';
   key += scenario.mesh.text() + '\n';
+  // Policies that change no model may say whose loss it has.
+  key += std::to_string(static_cast<int>(training_system(scenario))) + '\n';
   bool rewrites = false;
   for (std::size_t i = 0; i < scenario.policies.size(); ++i) {
     if (rewrites_model(scenario.policies[i])) {

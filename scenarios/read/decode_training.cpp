@@ -21,7 +21,8 @@ constexpr std::array<std::string_view, 2> kAttentions{"math", "flash"};
 constexpr std::array<std::string_view, 2> kCompilers{"none", "inductor"};
 constexpr std::array<std::string_view, 2> kHosts{"eager", "cuda_graphs"};
 constexpr std::array<std::string_view, 2> kMemoryFormats{"contiguous", "channels_last"};
-constexpr std::array<std::string_view, 3> kLosses{"cross_entropy", "mse", "none"};
+constexpr std::array<std::string_view, 4> kLosses{"cross_entropy", "megatron_cross_entropy", "mse",
+                                                  "none"};
 constexpr std::array<std::string_view, 3> kModes{"train", "forward", "generate"};
 constexpr std::array<std::string_view, 23> kTrainingKeys{
     "mode",        "generate",       "micro_batch", "accumulate", "sequence",
@@ -77,6 +78,13 @@ StepMode decode_mode(const Decoder& training) {
   if (mode != nullptr && mode->kind == Value::Kind::kMapping) return StepMode::kForward;
   return training.optional_word("mode", kModes, "train") == "train" ? StepMode::kTrain
                                                                     : StepMode::kForward;
+}
+
+// A loss that is named is that one; otherwise the system that trains the model decides.
+std::optional<TrainingSystem> decode_loss_system(const Decoder& training) {
+  if (!training.has("loss")) return std::nullopt;
+  const std::string word = training.required_word("loss", kLosses);
+  return word == "megatron_cross_entropy" ? TrainingSystem::kMegatron : TrainingSystem::kTorch;
 }
 
 LossKind decode_loss(const Decoder& training) {
@@ -182,6 +190,7 @@ TrainingOptions decode_training(const Decoder& scenario, const ModelReference& m
   TrainingOptions options;
   options.mode = decode_training_detail::decode_mode(training);
   options.evaluates_loss = training.has("loss");
+  options.loss_of = decode_training_detail::decode_loss_system(training);
   options.framework = decode_training_detail::decode_framework(training);
   // bfloat16 is emulated where the device has no tensor cores for it.
   const bool has_bf16 = matrix_type(device, DType::kBFloat16) == DType::kBFloat16;

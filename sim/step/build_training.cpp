@@ -12,6 +12,7 @@
 #include "graph/operators/generation/cache_operators.hpp"
 #include "graph/rewrite/memory_format.hpp"
 #include "graph/rewrite/unroll_recurrence.hpp"
+#include "policies/loss/megatron_loss.hpp"
 #include "policies/rewrite/pipeline.hpp"
 #include "policies/solver/step_costs.hpp"
 #include "sim/engine/cost_table.hpp"
@@ -85,7 +86,11 @@ TrainingGraph train_model(const StepSpec& spec, const Graph& graph, std::vector<
 class ForwardRewrites {
  public:
   ForwardRewrites(const StepSpec& spec, TrainedModel& model)
-      : spec_(spec), model_(model), fp8_(spec.training.fp8), context_(rewrite_context(spec)) {
+      : spec_(spec),
+        model_(model),
+        fp8_(spec.training.fp8),
+        context_(rewrite_context(spec)),
+        megatron_loss_(spec.training.loss_of == TrainingSystem::kMegatron) {
     const TrainingOptions& training = spec.training;
     rewrites_ = policies_of<ForwardRewrite>(spec);
     for (std::size_t i = 0; i < rewrites_.size(); ++i) {
@@ -96,6 +101,8 @@ class ForwardRewrites {
       rewrites_.push_back(&*autocast_);
     }
     if (rules_of(training.precision).fp8) rewrites_.push_back(&fp8_);
+    if (training.loss_of.value_or(context_.system) == TrainingSystem::kMegatron)
+      rewrites_.push_back(&megatron_loss_);
     rewrites_ = by_stage(std::move(rewrites_));
   }
   ForwardRewrites(const ForwardRewrites&) = delete;
@@ -154,6 +161,7 @@ class ForwardRewrites {
   std::optional<Autocast> autocast_;
   Fp8Products fp8_;
   RewriteContext context_;
+  MegatronLoss megatron_loss_;
   std::vector<const ForwardRewrite*> rewrites_;
 };
 
@@ -193,13 +201,29 @@ void sum_roles(TrainedModel& model) {
 }  // namespace
 }  // namespace build_training_detail
 
+TrainingSystem training_system(const StepSpec& spec) {
+  if (spec.mesh.ranks() == 1) return TrainingSystem::kTorch;
+  std::optional<TrainingSystem> found;
+  for (const AnyPolicy& policy : spec.policies) {
+    const auto* rewrite = std::get_if<std::unique_ptr<TrainingRewrite>>(&policy);
+    const std::optional<TrainingSystem> system = policy_of(policy).system();
+    if (system && rewrite != nullptr && (*rewrite)->reduces_gradients()) return *system;
+    if (!found) found = system;
+  }
+  if (found) return *found;
+  const bool main_gradients = rules_of(spec.training.precision).master_weights &&
+                              spec.training.gradient_dtype == DType::kFloat32;
+  return main_gradients ? TrainingSystem::kMegatron : TrainingSystem::kTorch;
+}
+
 RewriteContext rewrite_context(const StepSpec& spec) {
   return {.mesh = spec.mesh,
           .device = &spec.device,
           .framework = spec.training.framework,
           .precision = &rules_of(spec.training.precision),
           .model = &spec.training.model,
-          .computes_loss = spec.training.mode == StepMode::kTrain || spec.training.evaluates_loss};
+          .computes_loss = spec.training.mode == StepMode::kTrain || spec.training.evaluates_loss,
+          .system = training_system(spec)};
 }
 
 DifferentiateOptions differentiate_options(const StepSpec& spec) {

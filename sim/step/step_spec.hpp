@@ -64,6 +64,8 @@ struct TrainingOptions {
   HostClock host = HostClock::kEager;
   std::optional<LoaderSpec> loader;  // absent: data is always there
   bool evaluates_loss = false;       // kForward computes the loss, too
+  // Whose cross-entropy is taken; that of the system that trains the model unless given.
+  std::optional<TrainingSystem> loss_of;
 };
 
 // The description of one point; policies are in the order in which they are listed.
@@ -81,6 +83,11 @@ struct StepSpec {
   std::vector<std::string> policy_names;
   PlanCache* plans = nullptr;  // outlives the spec; null where each step makes its own plans
 };
+
+// Returns the program that trains the model on several GPUs: that of the policy that reduces the
+// gradients, else of another policy that belongs to one. Without either, 16-bit weights whose
+// gradients are kept in fp32 are Megatron-LM's main_grad. One GPU is always PyTorch's.
+[[nodiscard]] TrainingSystem training_system(const StepSpec& spec);
 
 // Returns the view of a step that rewrites get; it refers to the spec.
 [[nodiscard]] RewriteContext rewrite_context(const StepSpec& spec);

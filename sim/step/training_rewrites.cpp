@@ -9,6 +9,7 @@
 #include "policies/rewrite/accumulate.hpp"
 #include "policies/rewrite/clip_gradients.hpp"
 #include "policies/rewrite/data_parallel.hpp"
+#include "policies/shard/megatron_step.hpp"
 
 namespace tidemark {
 namespace training_rewrites_detail {
@@ -27,10 +28,18 @@ void rewrite_training(const StepSpec& spec, RewriteScope scope, TrainingGraph& g
   const TrainingOptions& training = spec.training;
   const PrecisionRules& precision = rules_of(training.precision);
   std::vector<const TrainingRewrite*> rewrites = policies_of<TrainingRewrite>(spec);
+  for (std::size_t i = 0; i < rewrites.size(); ++i) {
+    if (rewrites[i]->next() != nullptr) rewrites.push_back(rewrites[i]->next());
+  }
   const DataParallel data_parallel;
   const bool reduces = std::any_of(rewrites.begin(), rewrites.end(),
                                    [](const TrainingRewrite* r) { return r->reduces_gradients(); });
-  if (!reduces) rewrites.push_back(&data_parallel);
+  const MegatronDataParallel megatron;
+  if (!reduces && training_system(spec) == TrainingSystem::kMegatron) {
+    rewrites.push_back(&megatron);
+  } else if (!reduces) {
+    rewrites.push_back(&data_parallel);
+  }
   const TensorGradients tensor_gradients;
   rewrites.push_back(&tensor_gradients);
   const Accumulate accumulate(static_cast<int>(training.accumulate), training.zero_grad);

@@ -15,6 +15,7 @@
 #include "graph/rewrite/partition/cut_rules.hpp"
 #include "graph/rewrite/partition/group_key_heads.hpp"
 #include "graph/rewrite/partition/partition_sites.hpp"
+#include "graph/rewrite/vocabulary_loss.hpp"
 
 namespace tidemark {
 namespace partition_graph_detail {
@@ -139,15 +140,8 @@ void Divided::keep_loss(NodeId id, const std::vector<TensorId>& inputs) {
   const auto all_reduce = [&](TensorId tensor) {
     return add(all_reduce_family(), {tensor}, collective(), layer);
   };
-  const TensorId maxima = all_reduce(add(row_maximum_family(), {logits}, {}, layer));
-  const NodeId split =
-      copy_.result().add_node(exponentials_family(), {logits, maxima, inputs[1]}, {}, layer);
-  const std::vector<TensorId> made = copy_.result().nodes[split].outputs;
-  const TensorId chosen = all_reduce(made[1]);
-  const TensorId sums = all_reduce(made[2]);
-  const NodeId loss = copy_.result().add_node(vocabulary_loss_family(),
-                                              {made[0], chosen, sums, made[3], made[4]}, {}, layer);
-  copy_.replace(id, std::array{copy_.result().output(loss, 1)});
+  copy_.replace(
+      id, std::array{add_vocabulary_loss(copy_.result(), logits, inputs[1], layer, all_reduce)});
 }
 
 void Divided::keep_attention(NodeId id, std::vector<TensorId> inputs) {
