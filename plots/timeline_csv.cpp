@@ -8,6 +8,22 @@
 #include "sim/result/csv.hpp"
 
 namespace tidemark {
+namespace timeline_csv_detail {
+namespace {
+
+// Whether an operator drops or fills the gradients of the step before.
+IdVector<OperatorId, char> zero_grad_operators(const TrainingGraph& graph) {
+  IdVector<OperatorId, char> found(graph.operators.size(), 0);
+  for (const StepPart& part : graph.parts.all()) {
+    if (part.kind != PartKind::kZeroGrad) continue;
+    for (const OperatorId id : part.operators)
+      found[id] = 1;
+  }
+  return found;
+}
+
+}  // namespace
+}  // namespace timeline_csv_detail
 
 void write_timeline_csv(std::ostream& out, const TrainingGraph& graph, const ProgramOrder& order,
                         const StepProgram& program, const MemoryTimeline& timeline) {
@@ -15,6 +31,7 @@ void write_timeline_csv(std::ostream& out, const TrainingGraph& graph, const Pro
   for (int r = 0; r < kRoles; ++r)
     out << ',' << name_of(static_cast<Role>(r));
   out << '\n';
+  const IdVector<OperatorId, char> zeroes = timeline_csv_detail::zero_grad_operators(graph);
   BytesByRole live{};
   fmt::memory_buffer line;
   for (const TimelinePoint& point : timeline.points) {
@@ -30,15 +47,18 @@ void write_timeline_csv(std::ostream& out, const TrainingGraph& graph, const Pro
                                         : "workspace";
     // A storage that exists from the start was made by no operator.
     const bool made = !allocation.storage.valid() || !graph.storages[allocation.storage].initial;
+    const std::string_view phase = made && zeroes[occurrence.op] != 0
+                                       ? name_of(PartKind::kZeroGrad)
+                                       : name_of(program.slot[position.index()].phase);
     line.clear();
-    fmt::format_to(
-        std::back_inserter(line), "{},{},{},{},{},{},{},{},{},{},{}", point.time.count(),
-        occurrence.step, name_of(program.slot[position.index()].phase),
-        made ? csv_field(op.name) : "", csv_field(graph.layer_name(op.layer)), csv_field(tensor),
-        point.sign > 0   ? "allocate"
-        : point.sign < 0 ? "free"
-                         : "return",
-        allocation.bytes.count, point.live.count, point.active.count, point.reserved.count);
+    fmt::format_to(std::back_inserter(line), "{},{},{},{},{},{},{},{},{},{},{}", point.time.count(),
+                   occurrence.step, phase, made ? csv_field(op.name) : "",
+                   csv_field(graph.layer_name(op.layer)), csv_field(tensor),
+                   point.sign > 0   ? "allocate"
+                   : point.sign < 0 ? "free"
+                                    : "return",
+                   allocation.bytes.count, point.live.count, point.active.count,
+                   point.reserved.count);
     for (const Bytes bytes : live)
       fmt::format_to(std::back_inserter(line), ",{}", bytes.count);
     line.push_back('\n');

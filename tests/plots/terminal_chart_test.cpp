@@ -175,6 +175,17 @@ TEST_SUITE("unit") {
               "4294967296,1073741824,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0"});
   }
 
+  TEST_CASE("gradients that zero_grad drops are no part of forward in the CSV") {
+    Example e;
+    e.graph.part(PartKind::kZeroGrad).push_back(OperatorId(1U));  // "loss", which frees x
+    std::ostringstream out;
+    write_timeline_csv(out, e.graph, e.order, e.program, e.timeline);
+    const std::vector<std::string> rows = lines_of(out.str());
+    REQUIRE(rows.size() == 4);
+    CHECK(rows[1].starts_with("0,0,forward,,,w,allocate"));
+    CHECK(rows[3].starts_with("400,0,zero_grad,loss,,\"x, \"\"first\"\"\",free"));
+  }
+
   TEST_CASE("fields of a CSV file are quoted where they must be") {
     CHECK(csv_field("plain text") == "plain text");
     CHECK(csv_field("a,b") == "\"a,b\"");
