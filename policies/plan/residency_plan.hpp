@@ -118,6 +118,10 @@ struct Throttle {
   Stream stream = Stream::kCopyOut;
   int in_flight = 1;  // 0: each waits for all before it
   Waits waits = Waits::kHost;
+  // Counts what has been freed and may still be in use, not what is under way: before memory for a
+  // gather is taken, the host waits for the oldest of `in_flight` units that compute has not left
+  // yet (FSDP's _FreeEventQueue).
+  bool counts_freed_units = false;
 };
 
 // Operators to recompute, in order. Those that write persistent memory may not be listed.

@@ -25,6 +25,8 @@
 //   nvme_read   [r0][r1]    [r2]
 //   host            [step 0][step 1][step 2]
 //   nvme_write              [w0]    [w1]    [w2]
+#include "policies/rewrite/offload_optimizer.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -39,23 +41,25 @@ namespace tidemark {
 namespace offload_optimizer_detail {
 namespace {
 
+OffloadOptimizerOptions decode_options(const Decoder& d) {
+  static constexpr std::array<std::string_view, 2> kTierWords{"host", "nvme"};
+  static constexpr std::array<std::string_view, 2> kWhen{"step", "backward"};
+  OffloadOptimizerOptions options;
+  options.ratio = d.optional<double>("ratio", 1.0, between(0, 1));
+  options.overlap = d.optional<bool>("overlap", true);
+  const bool nvme = d.optional_word("tier", kTierWords, "host") == "nvme";
+  options.tier = nvme ? Tier::kNvme : Tier::kHost;
+  options.streams_gradients = d.optional_word("gradients", kWhen, "step") == "backward";
+  options.delayed = d.optional<bool>("delayed", false);
+  // DeepSpeed's zero_optimization.sub_group_size, which is its unit of swapping.
+  options.sub_group = d.optional<std::int64_t>("sub_group", options.sub_group, at_least(1));
+  d.finish();
+  return options;
+}
+
 class OffloadOptimizer final : public TrainingRewrite {
  public:
-  static std::unique_ptr<TrainingRewrite> decode(const Decoder& d) {
-    static constexpr std::array<std::string_view, 2> kTierWords{"host", "nvme"};
-    static constexpr std::array<std::string_view, 2> kWhen{"step", "backward"};
-    auto policy = std::make_unique<OffloadOptimizer>();
-    policy->ratio_ = d.optional<double>("ratio", 1.0, between(0, 1));
-    policy->overlap_ = d.optional<bool>("overlap", true);
-    const bool nvme = d.optional_word("tier", kTierWords, "host") == "nvme";
-    policy->tier_ = nvme ? Tier::kNvme : Tier::kHost;
-    policy->streams_gradients_ = d.optional_word("gradients", kWhen, "step") == "backward";
-    policy->delayed_ = d.optional<bool>("delayed", false);
-    // DeepSpeed's zero_optimization.sub_group_size, which is its unit of swapping.
-    policy->sub_group_ = d.optional<std::int64_t>("sub_group", 1'000'000'000, at_least(1));
-    d.finish();
-    return policy;
-  }
+  explicit OffloadOptimizer(const OffloadOptimizerOptions& options) : options_(options) {}
   [[nodiscard]] std::string_view name() const override { return "offload_optimizer"; }
   [[nodiscard]] TrainingStage stage() const override { return TrainingStage::kPlace; }
   void apply(TrainingGraph& graph, const RewriteContext& context) const override;
@@ -68,12 +72,7 @@ class OffloadOptimizer final : public TrainingRewrite {
   void double_buffer(const PolicyContext& context, ResidencyPlan& plan) const;
   static void delay(TrainingGraph& graph, UpdatedTensor& trained);
 
-  double ratio_ = 1;
-  bool overlap_ = true;
-  Tier tier_ = Tier::kHost;
-  bool streams_gradients_ = false;
-  bool delayed_ = false;
-  std::int64_t sub_group_ = 0;  // elements
+  OffloadOptimizerOptions options_;
 };
 
 // Returns how many updated tensors, from the first on, make `ratio` of all elements.
@@ -84,7 +83,7 @@ std::size_t OffloadOptimizer::first_updates(const TrainingGraph& graph) const {
   std::size_t first = 0;
   std::int64_t taken = 0;
   for (; first < graph.updates.size(); ++first) {
-    if (static_cast<double>(taken) >= ratio_ * total) break;
+    if (static_cast<double>(taken) >= options_.ratio * total) break;
     taken += graph.updates[first].elements.count;
   }
   return first;
@@ -105,7 +104,7 @@ void OffloadOptimizer::cut_at_ratio(TrainingGraph& graph) const {
   const bool is_part =
       last.shape.rank() <= 1 &&
       !(last.parameter.valid() && graph.parameters[last.parameter].elements == last.elements);
-  const std::int64_t taken = static_cast<std::int64_t>(std::ceil(ratio_ * total)) - before;
+  const std::int64_t taken = static_cast<std::int64_t>(std::ceil(options_.ratio * total)) - before;
   if (!is_part || taken <= 0 || taken >= last.elements.count) return;
   UpdatedTensor rest = last;
   rest.elements = Elements(last.elements.count - taken);
@@ -126,8 +125,9 @@ void OffloadOptimizer::apply(TrainingGraph& graph, const RewriteContext& /*conte
   for (std::size_t i = 0; i < first; ++i) {
     UpdatedTensor& trained = graph.updates[i];
     if (trained.updated_by == Executor::kHost) continue;  // a policy before this one has placed it
-    const bool full =
-        tier_ == Tier::kNvme ? in_group + trained.elements.count > sub_group_ : overlap_;
+    const bool full = options_.tier == Tier::kNvme
+                          ? in_group + trained.elements.count > options_.sub_group
+                          : options_.overlap;
     if (full && in_group > 0) {
       ++group;
       in_group = 0;
@@ -135,9 +135,9 @@ void OffloadOptimizer::apply(TrainingGraph& graph, const RewriteContext& /*conte
     in_group += trained.elements.count;
     trained.updated_by = Executor::kHost;
     trained.update_group = group;
-    trained.state_home = tier_;
-    if (streams_gradients_) graph.storages[trained.gradient].home = Tier::kHost;
-    if (delayed_) delay(graph, trained);
+    trained.state_home = options_.tier;
+    if (options_.streams_gradients) graph.storages[trained.gradient].home = Tier::kHost;
+    if (options_.delayed) delay(graph, trained);
   }
 }
 
@@ -167,16 +167,16 @@ void OffloadOptimizer::plan_movement(const PolicyContext& context, ResidencyPlan
     const UpdatedTensor& trained = context.graph.updates[i];
     const bool streamed = context.graph.storages[trained.gradient].home == Tier::kHost;
     const bool delayed = trained.updated != trained.weights;
-    const bool as_asked =
-        trained.state_home == tier_ && streamed == streams_gradients_ && delayed == delayed_;
+    const bool as_asked = trained.state_home == options_.tier &&
+                          streamed == options_.streams_gradients && delayed == options_.delayed;
     ++(as_asked ? outcome.decided : outcome.contested);
   }
   for (const Storage& storage : context.graph.storages) {
     const bool state = storage.role == Role::kOptimizerState && storage.home != Tier::kDevice;
     if (state && outcome.decided > 0) outcome.offloaded += storage.bytes;
   }
-  if (streams_gradients_) keep_incomplete(context, plan);
-  if (tier_ == Tier::kNvme) double_buffer(context, plan);
+  if (options_.streams_gradients) keep_incomplete(context, plan);
+  if (options_.tier == Tier::kNvme) double_buffer(context, plan);
 }
 
 // Keeps a gradient on the device until backward has completed it: that of a tied weight is added to
@@ -216,9 +216,9 @@ void OffloadOptimizer::double_buffer(const PolicyContext& context, ResidencyPlan
     largest = std::max(largest, count);
   if (largest == 0) return;
   plan.throttle({.stream = Stream::kNvmeWrite,
-                 .in_flight = overlap_ ? largest : 0,
+                 .in_flight = options_.overlap ? largest : 0,
                  .waits = Throttle::Waits::kHost});
-  if (!overlap_) return;
+  if (!options_.overlap) return;
   for (GapId id : ids_of(context.live.gaps)) {
     const Gap& gap = context.live.gaps[id];
     if (!gap.open() || context.graph.storages[gap.storage].home != Tier::kNvme) continue;
@@ -233,6 +233,10 @@ void OffloadOptimizer::double_buffer(const PolicyContext& context, ResidencyPlan
 }  // namespace
 }  // namespace offload_optimizer_detail
 
+std::unique_ptr<TrainingRewrite> make_offload_optimizer(const OffloadOptimizerOptions& options) {
+  return std::make_unique<offload_optimizer_detail::OffloadOptimizer>(options);
+}
+
 const PolicyEntry& offload_optimizer_entry() {
   static constexpr PolicyEntry kEntry{
       .name = "offload_optimizer",
@@ -244,7 +248,7 @@ const PolicyEntry& offload_optimizer_entry() {
           "ZeRO-Offload (Ren et al. 2021), DeepSpeed Twin-Flow and pipelined_optimizer_swapper, "
           "Megatron-Core HybridDeviceOptimizer",
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
-        return offload_optimizer_detail::OffloadOptimizer::decode(d);
+        return make_offload_optimizer(offload_optimizer_detail::decode_options(d));
       }};
   return kEntry;
 }

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "policies/rewrite/offload_optimizer.hpp"
 #include "policies/shard/entries.hpp"
 #include "policies/shard/fsdp_step.hpp"
 #include "policies/shard/gathered.hpp"
@@ -16,6 +17,7 @@ namespace fsdp_detail {
 namespace {
 
 constexpr std::array<std::string_view, 3> kTypes{"fp32", "bf16", "fp16"};
+constexpr std::array<std::string_view, 2> kHomes{"none", "host"};
 constexpr std::array<std::string_view, 3> kPrefetches{"pre", "post", "none"};
 
 std::optional<DType> decode_type(const Decoder& d, std::string_view key) {
@@ -35,20 +37,39 @@ class Fsdp final : public TrainingRewrite {
     options.reduce_dtype = decode_type(d, "reduce_dtype");
     options.reshard_after_forward = d.maybe<bool>("reshard_after_forward");
     if (options.version == 1) {
-      options.use_orig_params = d.optional<bool>("use_orig_params", false);
-    } else if (d.has("use_orig_params")) {
-      d.fail_at("use_orig_params",
-                "version 2 shards each parameter by itself; leave it out, or write version: 1");
+      options.use_orig_params = d.maybe<bool>("use_orig_params");
+      policy->limits_gathers_ = d.optional<bool>("limit_all_gathers", true);
+    } else {
+      for (const std::string_view key : {"use_orig_params", "limit_all_gathers"}) {
+        if (!d.has(key)) continue;
+        d.fail_at(key, key == "use_orig_params"
+                           ? "version 2 shards each parameter by itself; leave it out, or write "
+                             "version: 1"
+                           : "version 2 needs no limit, since its queues wait for each other; "
+                             "leave it out, or write version: 1");
+      }
     }
+    options.no_sync = d.maybe<bool>("no_sync");
+    options.all_reduce_each = d.optional<bool>("all_reduce_each", true);
+    if (options.no_sync.value_or(false) && !options.all_reduce_each)
+      d.fail_at("all_reduce_each", "with no_sync: true only the last micro-batch reduces anything");
     const std::string prefetch = d.optional_word("prefetch", kPrefetches, "pre");
     policy->prefetch_ = prefetch == "pre"    ? BackwardPrefetch::kPre
                         : prefetch == "post" ? BackwardPrefetch::kPost
                                              : BackwardPrefetch::kNone;
     static_cast<void>(d.maybe<int>("shard", at_least(1)));  // read by `mesh`
+    if (d.optional_word("offload", kHomes, "none") == "host") {
+      options.shard_home = Tier::kHost;
+      // Gradients leave when they are reduced, and one optimizer on the CPU updates all shards.
+      policy->update_ = make_offload_optimizer({.overlap = false, .streams_gradients = true});
+    }
     d.finish();
     return policy;
   }
   [[nodiscard]] std::string_view name() const override { return "fsdp"; }
+  [[nodiscard]] std::optional<TrainingSystem> system() const override {
+    return TrainingSystem::kTorch;
+  }
   [[nodiscard]] TrainingStage stage() const override { return TrainingStage::kPartition; }
   [[nodiscard]] bool reduces_gradients() const override { return true; }
   [[nodiscard]] std::optional<DType> compute_dtype() const override { return options_.param_dtype; }
@@ -58,18 +79,20 @@ class Fsdp final : public TrainingRewrite {
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
     plan_gathers(context, prefetch_, plan);
   }
+  [[nodiscard]] const TrainingRewrite* next() const override { return update_.get(); }
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
     count_shards(context, plan);
-    // limit_all_gathers: the host waits while more than two gathers are under way.
-    if (options_.version == 1) {
-      plan.throttle(
-          {.stream = Stream::kShardGroup, .in_flight = 2, .waits = Throttle::Waits::kHost});
+    if (update_ != nullptr) update_->plan_movement(context, plan);
+    if (options_.version == 1 && limits_gathers_) {
+      plan.throttle({.stream = Stream::kShardGroup, .in_flight = 2, .counts_freed_units = true});
     }
   }
 
  private:
   FsdpOptions options_;
   BackwardPrefetch prefetch_ = BackwardPrefetch::kPre;
+  std::unique_ptr<TrainingRewrite> update_;  // on the host; null on the device
+  bool limits_gathers_ = true;               // version 1: limit_all_gathers
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "graph/core/errors.hpp"
 #include "policies/shard/sharded_step.hpp"
 #include "policies/shard/sharded_tensors.hpp"
 
@@ -10,52 +11,142 @@ OperatorId ShardedStep::add_wait(const Unit& unit) {
   return add_mark(OperatorPart::kRelease, Phase::kBackward, {unit.reduction, unit.gradient});
 }
 
-std::vector<OperatorId> ShardedStep::reduction_of(Unit& unit, Gradients gradients) {
-  std::vector<OperatorId> operators;
-  const int ranks = unit.ranks.shard;
-  const Elements whole(unit.reduced.count * ranks);
+// Autograd puts the flat gradient of version 1 together from those of the views.
+StorageId ShardedStep::join_gradients(Unit& unit, std::vector<OperatorId>& into) {
+  const Elements whole(unit.reduced.count * unit.ranks.shard);
+  const StorageId joined =
+      add_tensor(graph_, unit.name + ".flat_gradient", unit.compute, whole, Role::kGradient);
   std::vector<Touch> copy;
   for (const StorageId made : unit.made)
     copy.push_back({made, Access::kRead});
+  copy.push_back({joined, Access::kCreate});
+  into.push_back(add_copy(graph_, "join_gradients", Phase::kBackward, copy));
+  return joined;
+}
+
+// Adds the gradients that a micro-batch makes to those of full size: version 2 in the type of the
+// reduction, version 1 in that of compute.
+void ShardedStep::keep_gradients(Unit& unit, MicroBatch micro, std::vector<OperatorId>& into) {
+  if (keeps_own_gradients(unit)) return;
   if (flat()) {
-    // Autograd puts the flat gradient together from those of the views.
-    const StorageId joined =
-        add_tensor(graph_, unit.name + ".flat_gradient", unit.compute, whole, Role::kGradient);
-    copy.push_back({joined, Access::kCreate});
-    operators.push_back(add_copy(graph_, "join_gradients", Phase::kBackward, copy));
-    copy = {{joined, Access::kRead}};
-    unit.reduction = joined;
+    const StorageId joined = join_gradients(unit, into);
+    if (micro.first) {
+      unit.kept_gradients = {joined};
+      graph_.storages[joined].one_per_rank = true;
+      return;
+    }
+    into.push_back(
+        add_copy(graph_, "accumulate_gradient", Phase::kBackward,
+                 {{joined, Access::kRead}, {unit.kept_gradients.front(), Access::kMutate}}));
+    return;
+  }
+  for (std::size_t i = 0; i < unit.made.size(); ++i) {
+    const Storage made = graph_.storages[unit.made[i]];
+    if (micro.first) {
+      unit.kept_gradients.push_back(add_tensor(graph_, made.name + ".accumulated", unit.reduce_type,
+                                               Elements(made.bytes.count * 8 / bits_of(made.dtype)),
+                                               Role::kGradient));
+      graph_.storages[unit.kept_gradients.back()].one_per_rank = true;
+    }
+    into.push_back(
+        add_copy(graph_, micro.first ? "keep_gradient" : "accumulate_gradient", Phase::kBackward,
+                 {{unit.made[i], Access::kRead},
+                  {unit.kept_gradients[i], micro.first ? Access::kCreate : Access::kMutate}}));
+  }
+}
+
+std::vector<OperatorId> ShardedStep::reduction_of(Unit& unit, MicroBatch micro) {
+  std::vector<OperatorId> operators;
+  std::vector<StorageId> sources = unit.kept_gradients.empty() ? unit.made : unit.kept_gradients;
+  if (flat()) {
+    if (unit.kept_gradients.empty()) sources = {join_gradients(unit, operators)};
+    unit.reduction = sources.front();
   }
   if (!flat() || unit.reduce_type != unit.compute) {
+    const Elements whole(unit.reduced.count * unit.ranks.shard);
     unit.reduction = add_buffer(unit.name + ".reduction", unit.reduce_type, whole);
+    std::vector<Touch> copy;
+    for (const StorageId source : sources)
+      copy.push_back({source, Access::kRead});
     copy.push_back({unit.reduction, Access::kCreate});
     operators.push_back(add_copy(graph_, "copy_in", Phase::kBackward, copy));
   }
-  const bool direct = gradients == Gradients::kFresh && unit.reduce_type == kept_as_;
-  StorageId output = unit.gradient;
-  if (!direct) output = add_buffer(unit.name + ".reduced", unit.reduce_type, unit.reduced);
-  operators.push_back(add_collective(graph_, CollectiveKind::kReduceScatter, MeshDimension::kShard,
-                                     Phase::kBackward, unit.reduce_type,
-                                     bytes_of(unit.reduce_type, whole),
-                                     {{unit.reduction, Access::kRead}, {output, Access::kCreate}},
-                                     taking_part(ranks, MeshDimension::kShard)));
-  if (unit.ranks.replicas > 1) {
-    operators.push_back(add_collective(
-        graph_, CollectiveKind::kAllReduce, MeshDimension::kReplicate, Phase::kBackward,
-        unit.reduce_type, bytes_of(unit.reduce_type, unit.reduced), {{output, Access::kMutate}},
-        taking_part(unit.ranks.replicas, MeshDimension::kReplicate)));
-  }
-  if (!direct) {
-    const bool fresh = gradients == Gradients::kFresh;
-    operators.push_back(add_copy(
-        graph_, fresh ? "cast_gradient" : "accumulate_gradient", Phase::kBackward,
-        {{output, Access::kRead}, {unit.gradient, fresh ? Access::kCreate : Access::kMutate}}));
-  }
+  add_reduction(unit, micro, operators);
   return operators;
 }
 
+// The reduction, the sum over replicas and the sum with earlier micro-batches.
+void ShardedStep::add_reduction(Unit& unit, MicroBatch micro, std::vector<OperatorId>& into) {
+  const int ranks = unit.ranks.shard;
+  const Elements whole(unit.reduced.count * ranks);
+  const bool fresh = micro.first || unsynced();
+  const bool direct = fresh && unit.reduce_type == kept_as_;
+  StorageId output = unit.gradient;
+  if (!direct) output = add_buffer(unit.name + ".reduced", unit.reduce_type, unit.reduced);
+  into.push_back(add_collective(graph_, CollectiveKind::kReduceScatter, MeshDimension::kShard,
+                                Phase::kBackward, unit.reduce_type,
+                                bytes_of(unit.reduce_type, whole),
+                                {{unit.reduction, Access::kRead}, {output, Access::kCreate}},
+                                taking_part(ranks, MeshDimension::kShard)));
+  const auto add_replicas = [&](StorageId of, DType type) {
+    if (unit.ranks.replicas == 1) return;
+    into.push_back(add_collective(graph_, CollectiveKind::kAllReduce, MeshDimension::kReplicate,
+                                  Phase::kBackward, type, bytes_of(type, unit.reduced),
+                                  {{of, Access::kMutate}},
+                                  taking_part(unit.ranks.replicas, MeshDimension::kReplicate)));
+  };
+  if (options_.all_reduce_each) add_replicas(output, unit.reduce_type);
+  if (!direct) {
+    into.push_back(add_copy(
+        graph_, fresh ? "cast_gradient" : "accumulate_gradient", Phase::kBackward,
+        {{output, Access::kRead}, {unit.gradient, fresh ? Access::kCreate : Access::kMutate}}));
+  }
+  if (!options_.all_reduce_each && micro.last) add_replicas(unit.gradient, kept_as_);
+}
+
+// Whether micro-batches but the last keep their gradients in full size.
+bool ShardedStep::unsynced() const {
+  const bool pipelined = mesh_.size(MeshDimension::kPipeline) > 1;
+  return options_.zero == nullptr && graph_.micro_batches > 1 &&
+         options_.no_sync.value_or(pipelined);
+}
+
+void ShardedStep::build_backward() {
+  const std::vector<OperatorId> backward = graph_.part(PartKind::kBackward);
+  if (unsynced()) return build_unsynced_backward(backward);
+  const bool several = graph_.micro_batches > 1;
+  const bool accumulates = !graph_.part(PartKind::kBackwardAccumulate).empty();
+  graph_.part(PartKind::kBackward) = reduced(backward, {.first = true, .last = !several});
+  if (!accumulates || options_.zero != nullptr) return;
+  const bool last_differs = several && !options_.all_reduce_each;
+  graph_.part(PartKind::kBackwardAccumulate) =
+      reduced(backward, {.first = false, .last = !last_differs});
+  if (last_differs)
+    graph_.part(PartKind::kBackwardReduce) = reduced(backward, {.first = false, .last = true});
+}
+
+void ShardedStep::build_unsynced_backward(const std::vector<OperatorId>& backward) {
+  if (graph_.gradients_persist) {
+    throw UserError({}, "policies.fsdp.no_sync",
+                    "drops gradients of full size when they have been reduced, and zero_grad: zero "
+                    "keeps gradients; write training.zero_grad: none");
+  }
+  // Where autograd's own gradients stay, later micro-batches add to them as without shards.
+  const bool own = std::all_of(tensors_.begin(), tensors_.end(),
+                               [&](const Unit& unit) { return keeps_own_gradients(unit); });
+  for (const Unit& unit : tensors_) {
+    for (const StorageId made : unit.made) {
+      if (own) graph_.storages[made].one_per_rank = true;
+    }
+  }
+  const std::vector<OperatorId> later = own ? graph_.part(PartKind::kBackwardAccumulate) : backward;
+  graph_.part(PartKind::kBackward) = reduced(backward, {.first = true, .last = false});
+  graph_.part(PartKind::kBackwardAccumulate) = reduced(later, {.first = false, .last = false});
+  graph_.part(PartKind::kBackwardReduce) = reduced(later, {.first = false, .last = true});
+}
+
 std::vector<OperatorId> ShardedStep::reduced(const std::vector<OperatorId>& part,
-                                             Gradients gradients) {
+                                             MicroBatch micro) {
   const std::vector<UnitVisit> visits = unit_visits(graph_, units_, part, unit_of_);
   std::vector<std::size_t> order;
   for (std::size_t u = 0; u < tensors_.size(); ++u) {
@@ -79,8 +170,10 @@ std::vector<OperatorId> ShardedStep::reduced(const std::vector<OperatorId>& part
     if (!unit.full.empty())
       end.push_back(add_mark(OperatorPart::kRelease, Phase::kBackward, unit.full));
     if (!unit.gradient.valid()) continue;
+    if (unsynced()) keep_gradients(unit, micro, end);
+    if (unsynced() && !micro.last) continue;
     if (before != nullptr && !flat()) end.push_back(add_wait(*before));
-    const std::vector<OperatorId> reduction = reduction_of(unit, gradients);
+    const std::vector<OperatorId> reduction = reduction_of(unit, micro);
     end.insert(end.end(), reduction.begin(), reduction.end());
     before = &unit;
   }

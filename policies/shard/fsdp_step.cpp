@@ -22,16 +22,13 @@ IdVector<ParameterId, StorageId> ShardedStep::build() {
   tensors_.reserve(units_.all().size());
   for (const ShardUnit& unit : units_.all())
     tensors_.push_back(lay_out(unit));
+  place_shards();
   if (options_.zero != nullptr) keep_near_turn();
   if (options_.zero == nullptr) update_shards();
-  const std::vector<OperatorId> backward = graph_.part(PartKind::kBackward);
-  const bool accumulates = !graph_.part(PartKind::kBackwardAccumulate).empty();
   map_storages();
   build_forward();
-  if (backward.empty()) return shards();
-  graph_.part(PartKind::kBackward) = reduced(backward, Gradients::kFresh);
-  if (accumulates && options_.zero == nullptr)
-    graph_.part(PartKind::kBackwardAccumulate) = reduced(backward, Gradients::kAdded);
+  if (graph_.part(PartKind::kBackward).empty()) return shards();
+  build_backward();
   // With zero_grad(set_to_none=False) the sharded gradients are filled.
   if (graph_.gradients_persist && options_.zero == nullptr) fill_in_zero_grad(graph_, gradients());
   return shards();
@@ -58,22 +55,27 @@ ShardedStep::Unit ShardedStep::lay_out(const ShardUnit& unit) {
   return made;
 }
 
-// Version 1: one flat parameter, padded to a multiple of the ranks. With use_orig_params each
-// tensor begins at a multiple of 16 bytes of the type of compute.
-void ShardedStep::lay_out_flat(const ShardUnit& unit, Unit& made) {
-  const std::int64_t align =
-      options_.use_orig_params ? std::int64_t{128} / bits_of(made.compute) : 1;
-  std::int64_t total = 0;
-  std::int64_t held = 0;
+// Returns the multiple of elements that tensors of a flat parameter begin at. Throws UserError
+// where PyTorch cannot put them into one.
+std::int64_t ShardedStep::alignment_of(const Unit& unit) const {
   const auto trains = [&](ParameterId id) { return graph_.parameters[id].trained; };
   const bool some = std::any_of(unit.parameters.begin(), unit.parameters.end(), trains);
-  if (!options_.use_orig_params && some &&
-      !std::all_of(unit.parameters.begin(), unit.parameters.end(), trains)) {
+  const bool mixed = some && !std::all_of(unit.parameters.begin(), unit.parameters.end(), trains);
+  if (mixed && options_.use_orig_params == false) {
     throw UserError({}, "policies.fsdp.use_orig_params",
                     "'" + unit.name +
                         "' has frozen and trained parameters, which PyTorch refuses in one flat "
                         "parameter; write use_orig_params: true, or version: 2");
   }
+  return options_.use_orig_params.value_or(mixed) ? std::int64_t{128} / bits_of(unit.compute) : 1;
+}
+
+// Version 1: one flat parameter, padded to a multiple of the ranks. With use_orig_params each
+// tensor begins at a multiple of 16 bytes of the type of compute.
+void ShardedStep::lay_out_flat(const ShardUnit& unit, Unit& made) {
+  const std::int64_t align = alignment_of(made);
+  std::int64_t total = 0;
+  std::int64_t held = 0;
   for (const ParameterId id : unit.parameters) {
     total = (total + align - 1) / align * align;
     total += graph_.parameters[id].elements.count;
@@ -147,6 +149,17 @@ void ShardedStep::add_gradient(Unit& made) {
   }
 }
 
+// Shards whose parameters are always gathered stay on the device.
+void ShardedStep::place_shards() {
+  for (const Unit& unit : tensors_) {
+    for (std::size_t i = 0; i < unit.shards.size(); ++i) {
+      const bool whole =
+          !flat() && graph_.storages[graph_.parameters[unit.parameters[i]].storage].persistent;
+      if (!whole) graph_.storages[unit.shards[i]].home = options_.shard_home;
+    }
+  }
+}
+
 // ZeRO keeps what it needs again within max_reuse_distance elements: units at the end of forward.
 void ShardedStep::keep_near_turn() {
   std::int64_t between = 0;
@@ -167,6 +180,29 @@ IdVector<ParameterId, StorageId> ShardedStep::shards() const {
   return result;
 }
 
+// Returns the elements of a flat parameter's shard that are updated. Where use_orig_params leaves
+// some of its tensors frozen, ranks have different numbers of trained elements: the most.
+Elements ShardedStep::updated_elements(const Unit& unit) const {
+  const std::int64_t align = alignment_of(unit);
+  std::vector<std::int64_t> trained(static_cast<std::size_t>(unit.ranks.shard), 0);
+  std::int64_t at = 0;
+  bool all = true;
+  for (const ParameterId id : unit.parameters) {
+    const Parameter& parameter = graph_.parameters[id];
+    at = (at + align - 1) / align * align;
+    const std::int64_t end = at + parameter.elements.count;
+    all = all && parameter.trained;
+    while (parameter.trained && at < end) {
+      const std::int64_t rank = at / unit.stored.count;
+      const std::int64_t until = std::min(end, (rank + 1) * unit.stored.count);
+      trained[static_cast<std::size_t>(rank)] += until - at;
+      at = until;
+    }
+    at = end;
+  }
+  return all ? unit.stored : Elements(*std::max_element(trained.begin(), trained.end()));
+}
+
 void ShardedStep::update_shards() {
   std::vector<UpdatedTensor> updates;
   for (const Unit& unit : tensors_) {
@@ -178,6 +214,7 @@ void ShardedStep::update_shards() {
                        .gradient_dtype = kept_as_};
     if (flat()) {
       part.weights = part.updated = unit.shards.front();
+      part.elements = updated_elements(unit);
       updates.push_back(part);
       continue;
     }

@@ -35,7 +35,16 @@ struct FsdpOptions {
   std::optional<DType> reduce_dtype;  // type of the reduction; that of the gradients unless given
   // Absent: all units but the root (and, in version 1, those named by keep_gathered).
   std::optional<bool> reshard_after_forward;
-  bool use_orig_params = false;  // version 1: tensors are aligned in the flat parameter
+  // Version 1: tensors are aligned in the flat parameter. Unless given, so where a unit has frozen
+  // and trained parameters, with which PyTorch needs it.
+  std::optional<bool> use_orig_params;
+  // Micro-batches but the last keep their gradients in full size and reduce nothing; unless given,
+  // those of a pipeline do.
+  std::optional<bool> no_sync;
+  // Replicas add their gradients in every micro-batch, not only in the last.
+  bool all_reduce_each = true;
+  // The tier that shards live on and visit the device from, to be gathered.
+  Tier shard_home = Tier::kDevice;
   // Stage 3 of ZeRO: shards are equal parts of each parameter's elements, small parameters stay
   // gathered, and gradients are reduced by someone else.
   const ZeroOptions* zero = nullptr;

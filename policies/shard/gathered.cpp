@@ -18,14 +18,53 @@ bool is_gathered(const Storage& storage) {
   return role && !storage.persistent && !storage.initial;
 }
 
+// The elements of gathered parameters that are live at a point of the order, of units that forward
+// frees.
+class LiveElements {
+ public:
+  explicit LiveElements(const PolicyContext& context)
+      : context_(context),
+        is_live_(context.graph.storages.size(), 0),
+        is_freed_(context.graph.storages.size(), 0) {
+    for (const OperatorId id : ids_of(context.graph.operators)) {
+      const Operator& op = context.graph.operators[id];
+      if (op.part != OperatorPart::kRelease || op.phase != Phase::kForward) continue;
+      for (const Touch& touch : context.graph.touches_of(id))
+        is_freed_[touch.storage] = 1;
+    }
+  }
+
+  void pass(Position p) {
+    const Operator& op = context_.op_at(p);
+    for (const Touch& touch : context_.graph.touches_of(context_.order.at[p].op)) {
+      const Storage& storage = context_.graph.storages[touch.storage];
+      if (storage.role != Role::kGatheredParameter || is_freed_[touch.storage] == 0) continue;
+      const bool frees = op.part == OperatorPart::kRelease;
+      char& is_live = is_live_[touch.storage];
+      if (is_live == (frees ? 0 : 1)) continue;
+      is_live = frees ? 0 : 1;
+      elements_ += frees ? -storage.elements.count : storage.elements.count;
+    }
+  }
+  [[nodiscard]] std::int64_t count() const { return elements_; }
+
+ private:
+  const PolicyContext& context_;
+  IdVector<StorageId, char> is_live_;
+  IdVector<StorageId, char> is_freed_;  // by forward
+  std::int64_t elements_ = 0;
+};
+
 // By position: the place where a gather for the use at this position is issued.
-IdVector<Position, Position> gather_places(const PolicyContext& context,
-                                           BackwardPrefetch prefetch) {
+IdVector<Position, Position> gather_places(const PolicyContext& context, BackwardPrefetch prefetch,
+                                           std::optional<std::int64_t> most_live) {
+  LiveElements live(context);
   IdVector<Position, Position> places(context.order.at.size());
   Position ahead;  // the first position after the last mark of this backward
   std::pair<int, int> backward{-1, -1};
   for (const Position p : ids_of(context.order.at)) {
     const Operator& op = context.op_at(p);
+    if (most_live) live.pass(p);
     if (op.phase != Phase::kBackward) continue;
     const Occurrence& occurrence = context.order.at[p];
     if (const std::pair<int, int> now{occurrence.step, occurrence.micro_batch}; now != backward) {
@@ -37,6 +76,8 @@ IdVector<Position, Position> gather_places(const PolicyContext& context,
     const bool marks = (uses && prefetch == BackwardPrefetch::kPre) ||
                        (op.part == OperatorPart::kRelease && prefetch == BackwardPrefetch::kPost);
     if (marks) ahead = Position(p.value + 1);
+    // Nothing is fetched ahead: the next use gathers when it is reached.
+    if (marks && most_live && live.count() >= *most_live) ahead = {};
     if (uses && prefetch == BackwardPrefetch::kNone) places[p] = p;
   }
   return places;
@@ -45,8 +86,10 @@ IdVector<Position, Position> gather_places(const PolicyContext& context,
 }  // namespace
 }  // namespace gathered_detail
 
-void plan_gathers(const PolicyContext& context, BackwardPrefetch prefetch, ResidencyPlan& plan) {
-  const IdVector<Position, Position> places = gathered_detail::gather_places(context, prefetch);
+void plan_gathers(const PolicyContext& context, BackwardPrefetch prefetch, ResidencyPlan& plan,
+                  std::optional<std::int64_t> most_live) {
+  const IdVector<Position, Position> places =
+      gathered_detail::gather_places(context, prefetch, most_live);
   // The position that made what each gathered storage holds.
   const Instances instances(context.graph, context.order);
   IdVector<InstanceId, std::vector<Position>> made(instances.size());
@@ -59,21 +102,32 @@ void plan_gathers(const PolicyContext& context, BackwardPrefetch prefetch, Resid
     }
   }
   std::map<Position, GroupId> groups;  // by the position that is repeated
+  const auto regather = [&](GapId id, bool collectives) {
+    const Gap& gap = context.live.gaps[id];
+    const std::vector<Position>& makers = made[instances.of(gap.storage, gap.instance)];
+    const auto after = std::upper_bound(makers.begin(), makers.end(), gap.from);
+    if (after == makers.begin()) return;
+    const Position maker = *(after - 1);
+    const bool communicates = context.op_at(maker).work.op_class == OperatorClass::kCollective;
+    if (communicates != collectives) return;
+    const auto [group, fresh] = groups.try_emplace(maker);
+    if (fresh) group->second = plan.add_group({.recipe = {maker}});
+    plan.decide(id, Recompute{.group = group->second,
+                              .issue_at = communicates ? places[gap.to] : Position()});
+  };
+  std::vector<GapId> given_up;
   for (const GapId id : ids_of(context.live.gaps)) {
     const Gap& gap = context.live.gaps[id];
     if (!gap.open() || !gathered_detail::is_gathered(context.graph.storages[gap.storage])) continue;
-    const bool given_up = context.op_at(gap.from).part == OperatorPart::kRelease &&
-                          context.op_at(gap.to).part == OperatorPart::kUseGathered;
-    if (!given_up) continue;
-    const std::vector<Position>& makers = made[instances.of(gap.storage, gap.instance)];
-    const auto after = std::upper_bound(makers.begin(), makers.end(), gap.from);
-    if (after == makers.begin()) continue;
-    const Position maker = *(after - 1);
-    const auto [group, fresh] = groups.try_emplace(maker);
-    if (fresh) group->second = plan.add_group({.recipe = {maker}});
-    const bool communicates = context.op_at(maker).work.op_class == OperatorClass::kCollective;
-    plan.decide(id, Recompute{.group = group->second,
-                              .issue_at = communicates ? places[gap.to] : Position()});
+    if (context.op_at(gap.from).part == OperatorPart::kRelease &&
+        context.op_at(gap.to).part == OperatorPart::kUseGathered) {
+      given_up.push_back(id);
+    }
+  }
+  // Where both are issued before the same operator, what copies out of a gather comes behind it.
+  for (const bool collectives : {true, false}) {
+    for (const GapId id : given_up)
+      regather(id, collectives);
   }
 }
 

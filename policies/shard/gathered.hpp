@@ -8,6 +8,9 @@
 // issued ahead of its unit as the prefetch says, a copy right before the mark.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+
 #include "policies/plan/policy.hpp"
 
 namespace tidemark {
@@ -19,8 +22,11 @@ enum class BackwardPrefetch {
   kPost,  // when that unit's backward is over
 };
 
-// Closes the gaps of gathered storages between a release in forward and the use in backward.
-void plan_gathers(const PolicyContext& context, BackwardPrefetch prefetch, ResidencyPlan& plan);
+// Closes the gaps of gathered storages between a release in forward and the use in backward. A
+// gather is ahead of its use only while fewer than `most_live` elements of such units are gathered
+// (DeepSpeed's max_live_parameters).
+void plan_gathers(const PolicyContext& context, BackwardPrefetch prefetch, ResidencyPlan& plan,
+                  std::optional<std::int64_t> most_live = std::nullopt);
 
 // Counts the tensors that the optimizer updates in parts as decisions of the policy that plans.
 void count_shards(const PolicyContext& context, ResidencyPlan& plan);

@@ -31,9 +31,17 @@ struct Insertions {
   }
 };
 
-// The gradients of a step's first micro-batch become the sharded gradients; those of later ones are
-// added to them.
-enum class Gradients { kFresh, kAdded };
+// The place of a micro-batch in its step. Without no_sync every one reduces its gradients: the
+// first one's become the sharded gradients, those of later ones are added to them. With no_sync
+// gradients of full size are added up, and the last one reduces the sum:
+//
+//   micro-batch  0        1          2 (last)
+//   no_sync      keep     add        add, reduce
+//   otherwise    reduce   reduce, add  reduce, add; replicas: in each, or here
+struct MicroBatch {
+  bool first = true;
+  bool last = true;
+};
 
 class ShardedStep {
  public:
@@ -59,6 +67,9 @@ class ShardedStep {
     DType reduce_type = DType::kFloat32;
     StorageId gathered;   // version 2: the output of the gather
     StorageId reduction;  // the input of the reduction
+    // no_sync: gradients of full size in the type that they are added up in; one of them in version
+    // 1. Empty where those that autograd makes stay.
+    std::vector<StorageId> kept_gradients;
     OperatorId gather;
     OperatorId copy_out;
   };
@@ -74,14 +85,26 @@ class ShardedStep {
   void lay_out_each(const ShardUnit& unit, Unit& made);
   void add_gradient(Unit& made);
   void keep_near_turn();
+  void place_shards();
+  [[nodiscard]] std::int64_t alignment_of(const Unit& unit) const;
+  [[nodiscard]] Elements updated_elements(const Unit& unit) const;
   [[nodiscard]] IdVector<ParameterId, StorageId> shards() const;
   void update_shards();
   void map_storages();
   void build_forward();
   void add_gather(Unit& unit);
+  void build_backward();
+  void build_unsynced_backward(const std::vector<OperatorId>& backward);
+  [[nodiscard]] bool unsynced() const;
+  [[nodiscard]] bool keeps_own_gradients(const Unit& unit) const {
+    return !flat() && unit.reduce_type == unit.compute;
+  }
   [[nodiscard]] std::vector<OperatorId> reduced(const std::vector<OperatorId>& part,
-                                                Gradients gradients);
-  [[nodiscard]] std::vector<OperatorId> reduction_of(Unit& unit, Gradients gradients);
+                                                MicroBatch micro);
+  void keep_gradients(Unit& unit, MicroBatch micro, std::vector<OperatorId>& into);
+  [[nodiscard]] std::vector<OperatorId> reduction_of(Unit& unit, MicroBatch micro);
+  StorageId join_gradients(Unit& unit, std::vector<OperatorId>& into);
+  void add_reduction(Unit& unit, MicroBatch micro, std::vector<OperatorId>& into);
   [[nodiscard]] OperatorId add_wait(const Unit& unit);
   [[nodiscard]] OperatorId add_mark(OperatorPart part, Phase phase,
                                     const std::vector<StorageId>& storages);

@@ -46,6 +46,10 @@ class StateShards {
   [[nodiscard]] StateRanks ranks_of(std::size_t member) const {
     return state_ranks(mesh_, is_expert(member));
   }
+  // Whether gradients leave for the host as they are reduced, to be updated with there.
+  [[nodiscard]] bool on_host() const {
+    return options_.stage > 1 && options_.optimizer_home != Tier::kDevice;
+  }
   // Returns the ranks of a collective; 0 where those are the whole group.
   [[nodiscard]] int taking_part(int ranks, MeshDimension group) const {
     return ranks == mesh_.group(group).size ? 0 : ranks;

@@ -1,9 +1,12 @@
 // The policy `zero`: DeepSpeed's stages 1, 2 and 3.
+#include <array>
 #include <cmath>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "policies/rewrite/offload_optimizer.hpp"
 #include "policies/shard/entries.hpp"
 #include "policies/shard/gathered.hpp"
 #include "policies/shard/zero_step.hpp"
@@ -30,6 +33,25 @@ void only(const Decoder& d, std::string_view key, bool value, std::string_view w
   if (d.optional<bool>(key, value) != value) d.fail_at(key, std::string(why));
 }
 
+// Reads where `offload` puts the parameters or the optimizer, or DeepSpeed's {device: cpu}.
+Tier home_of(const Decoder& d, std::string_view ours, std::string_view theirs) {
+  static constexpr std::array<std::string_view, 3> kHomes{"none", "host", "nvme"};
+  static constexpr std::array<std::string_view, 3> kDevices{"none", "cpu", "nvme"};
+  const Decoder own = d.optional_child("offload");
+  std::string home = own.optional_word(ours, kHomes, kHomes[0]);
+  for (const Value::Entry& entry : own.value().entries) {
+    if (entry.key != "optimizer" && entry.key != "parameters")
+      own.fail_at(entry.key, "expected optimizer or parameters");
+  }
+  if (d.has(theirs)) {
+    if (own.has(ours)) d.fail_at(theirs, "offload says the same; give one of them");
+    const Decoder other = d.required_child(theirs);
+    home = other.required_word("device", kDevices);
+    other.finish();
+  }
+  return home == "none" ? Tier::kDevice : home == "nvme" ? Tier::kNvme : Tier::kHost;
+}
+
 class Zero final : public TrainingRewrite {
  public:
   static std::unique_ptr<TrainingRewrite> decode(const Decoder& d) {
@@ -49,9 +71,8 @@ class Zero final : public TrainingRewrite {
     static_cast<void>(d.maybe<double>("allgather_bucket_size", at_least(1)));
     options.prefetch_bucket = elements(d, "prefetch_bucket", "stage3_prefetch_bucket_size",
                                        options.prefetch_bucket, at_least(0));
-    // Taken for the sake of DeepSpeed's files: units are blocks here, which no limit divides.
-    static_cast<void>(
-        elements(d, "live_parameters", "stage3_max_live_parameters", 1'000'000'000, at_least(0)));
+    options.live_parameters = elements(d, "live_parameters", "stage3_max_live_parameters",
+                                       options.live_parameters, at_least(0));
     options.max_reuse_distance = elements(d, "max_reuse_distance", "stage3_max_reuse_distance",
                                           options.max_reuse_distance, at_least(0));
     options.persistent_below = elements(d, "persistent_below", "stage3_param_persistence_threshold",
@@ -65,10 +86,26 @@ class Zero final : public TrainingRewrite {
       }
     }
     options.sub_group = elements(d, "sub_group", "sub_group_size", options.sub_group, at_least(1));
+    options.optimizer_home = home_of(d, "optimizer", "offload_optimizer");
+    options.parameters_home = home_of(d, "parameters", "offload_param");
+    if (options.parameters_home != Tier::kDevice && options.stage < 3) {
+      d.fail_at(d.has("offload_param") ? "offload_param" : "offload",
+                "parameters are whole on every rank below stage 3, and only its partitions can "
+                "leave the device; write stage: 3, or offload the optimizer alone");
+    }
+    if (options.optimizer_home != Tier::kDevice) {
+      policy->update_ = make_offload_optimizer({.overlap = false,
+                                                .tier = options.optimizer_home,
+                                                .streams_gradients = true,
+                                                .sub_group = options.sub_group});
+    }
     d.finish();
     return policy;
   }
   [[nodiscard]] std::string_view name() const override { return "zero"; }
+  [[nodiscard]] std::optional<TrainingSystem> system() const override {
+    return TrainingSystem::kDeepSpeed;
+  }
   [[nodiscard]] TrainingStage stage() const override { return TrainingStage::kPartition; }
   [[nodiscard]] bool reduces_gradients() const override { return true; }
   void apply(TrainingGraph& graph, const RewriteContext& context) const override {
@@ -77,15 +114,19 @@ class Zero final : public TrainingRewrite {
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
     if (options_.stage < 3) return;
     const bool prefetches = options_.prefetch_bucket > 0;
-    plan_gathers(context, prefetches ? BackwardPrefetch::kPre : BackwardPrefetch::kNone, plan);
+    plan_gathers(context, prefetches ? BackwardPrefetch::kPre : BackwardPrefetch::kNone, plan,
+                 options_.live_parameters);
   }
+  [[nodiscard]] const TrainingRewrite* next() const override { return update_.get(); }
 
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
     count_shards(context, plan);
+    if (update_ != nullptr) update_->plan_movement(context, plan);
   }
 
  private:
   ZeroOptions options_;
+  std::unique_ptr<TrainingRewrite> update_;  // on the host; null on the device
 };
 
 }  // namespace

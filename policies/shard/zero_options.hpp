@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "graph/ir/storage.hpp"
+
 namespace tidemark {
 
 struct ZeroOptions {
@@ -14,6 +16,9 @@ struct ZeroOptions {
   std::int64_t max_reuse_distance = 1'000'000'000;
   std::int64_t persistent_below = 100'000;
   std::int64_t sub_group = 1'000'000'000;
+  std::int64_t live_parameters = 1'000'000'000;
+  Tier parameters_home = Tier::kDevice;  // stage 3: of the partitions
+  Tier optimizer_home = Tier::kDevice;   // elsewhere: the host updates
 };
 
 }  // namespace tidemark

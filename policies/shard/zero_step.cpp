@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -110,16 +112,16 @@ void StateShards::own_gradients() {
     graph_.parameters[id].remaining = RemainingGradient{};
   for (Piece& piece : pieces_) {
     Parameter& parameter = graph_.parameters[parameters_[piece.member]];
-    if (options_.stage == 3) {  // parts of one buffer that is never freed
+    if (options_.stage == 3 && !on_host()) {  // parts of one buffer that is never freed
       piece.average = add_kept(graph_, parameter.name + ".grad_partition", type(), piece.elements,
                                Role::kGradient);
       parameter.remaining = {.storage = piece.average, .elements = piece.elements, .dtype = type()};
       continue;
     }
-    piece.average = add_tensor(graph_, parameter.name + ".averaged_grad", type(),
-                               parameter.elements, Role::kGradient);
-    parameter.remaining = {
-        .storage = piece.average, .elements = parameter.elements, .dtype = type()};
+    const Elements kept = options_.stage == 3 ? piece.elements : parameter.elements;
+    piece.average =
+        add_tensor(graph_, parameter.name + ".averaged_grad", type(), kept, Role::kGradient);
+    parameter.remaining = {.storage = piece.average, .elements = kept, .dtype = type()};
     graph_.storages[piece.average].persistent = true;
     owned.push_back(piece.average);
   }
@@ -168,7 +170,7 @@ OperatorId StateShards::reduce(const std::vector<std::size_t>& members, StorageI
   Bytes kept;
   for (const Piece& piece : pieces_) {
     if (std::find(members.begin(), members.end(), piece.member) == members.end()) continue;
-    const Access fresh = options_.stage == 3 ? Access::kOverwrite : Access::kCreate;
+    const Access fresh = options_.stage == 3 && !on_host() ? Access::kOverwrite : Access::kCreate;
     own.push_back({piece.average, adds ? Access::kMutate : fresh});
     kept += graph_.storages[piece.average].bytes;
   }
@@ -243,15 +245,37 @@ std::vector<OperatorId> StateShards::reduced(const std::vector<OperatorId>& part
   return result;
 }
 
+namespace {
+
+// Blocks are units, and so is each module outside of them: DeepSpeed frees a module when it has
+// run.
+UnitOptions module_units(const TrainingGraph& graph) {
+  UnitOptions options;
+  for (const Parameter& parameter : graph.parameters) {
+    if (!parameter.layer.valid()) continue;
+    const Layer& layer = graph.layers[parameter.layer];
+    const std::vector<std::string> unit{layer.name};
+    const bool known =
+        std::find(options.units.begin(), options.units.end(), unit) != options.units.end();
+    if (layer.block == kNoBlock && !layer.name.empty() && !known) options.units.push_back(unit);
+  }
+  return options;
+}
+
+}  // namespace
 }  // namespace sharding
 
 void shard_states(TrainingGraph& graph, const ZeroOptions& options, const RewriteContext& context) {
-  if (context.mesh.replicas() == 1 || graph.trained.empty()) return;
+  if (context.mesh.replicas() == 1) return;
+  if (graph.trained.empty() && options.stage < 3) return;
   IdVector<ParameterId, StorageId> shards;
   if (options.stage == 3) {
-    FsdpOptions gathers{.zero = &options};
+    FsdpOptions gathers{.units = sharding::module_units(graph),
+                        .shard_home = options.parameters_home,
+                        .zero = &options};
     shards = shard_fully(graph, gathers, context);
   }
+  if (graph.trained.empty()) return;  // an evaluation has no states to shard
   sharding::StateShards(graph, options, context, std::move(shards)).build();
 }
 

@@ -9,9 +9,11 @@ namespace tidemark::sharding {
 
 // The step joins this rank's gradients, converts them, updates its partition and gathers all.
 void StateShards::update(const Group& group, int number) {
-  const StorageId converted = add_tensor(graph_, group.prefix + "partition.grad", DType::kFloat32,
-                                         group.partition, Role::kTemporary);
-  const bool converts = type() != DType::kFloat32;
+  const StorageId converted = on_host()
+                                  ? StorageId()
+                                  : add_tensor(graph_, group.prefix + "partition.grad",
+                                               DType::kFloat32, group.partition, Role::kTemporary);
+  const bool converts = type() != DType::kFloat32 && !on_host();
   const StorageId joined = converts ? add_tensor(graph_, group.prefix + "partition.grad_16", type(),
                                                  group.partition, Role::kTemporary)
                                     : converted;
@@ -31,8 +33,8 @@ void StateShards::update(const Group& group, int number) {
                               .parameter = id,
                               .weights = parameter.storage,
                               .updated = parameter.storage,
-                              .gradient = converted,
-                              .gradient_dtype = DType::kFloat32,
+                              .gradient = on_host() ? piece.average : converted,
+                              .gradient_dtype = on_host() ? type() : DType::kFloat32,
                               .update_group = number});
     left -= piece.elements.count;
   }
@@ -45,6 +47,7 @@ void StateShards::update(const Group& group, int number) {
     rest.weights = rest.updated = group.padding;
     graph_.updates.push_back(rest);
   }
+  if (on_host()) return gather(group);
   std::vector<OperatorId>& step = graph_.part(PartKind::kOptimizer);
   const Bytes bytes = bytes_of(type(), group.partition);
   step.push_back(add_copy(graph_, "join_gradients", Phase::kOptimizer, parts, bytes));
@@ -87,7 +90,7 @@ void StateShards::update_sub_groups() {
       converts.push_back({pieces_[end++].average, Access::kRead});
     }
     StorageId gradient;
-    if (type() != DType::kFloat32) {
+    if (type() != DType::kFloat32 && !on_host()) {
       gradient = add_tensor(graph_, fmt::format("sub_group.{}.grad", group), DType::kFloat32,
                             elements, Role::kTemporary);
       converts.push_back({gradient, Access::kCreate});

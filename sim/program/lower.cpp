@@ -33,6 +33,10 @@ Lowering::Lowering(const TrainingGraph& graph, const ProgramOrder& order, const 
     clock.fill(kNever);
   tail_.fill(kNever);
   for (const Throttle& throttle : throttles) {
+    if (throttle.counts_freed_units) {
+      most_freed_ = throttle.in_flight;
+      continue;
+    }
     Limit& limit = limits_[index_of(throttle.stream)];
     if (limit.in_flight >= 0 && limit.in_flight <= throttle.in_flight) continue;
     limit.in_flight = throttle.in_flight;
@@ -101,26 +105,6 @@ std::uint32_t Lowering::emit_work(Opcode opcode, Stream stream, std::uint32_t su
   Limit& limit = limits_[index_of(stream)];
   if (limit.in_flight >= 0) limit.issued.push_back(id);
   return id;
-}
-
-// Called before work on a stream that limits the number of instructions in flight.
-void Lowering::throttle(Stream stream, Position p) {
-  const Limit& limit = limits_[index_of(stream)];
-  if (limit.in_flight < 0) return;
-  const auto allowed = static_cast<std::size_t>(limit.in_flight);
-  if (limit.issued.size() <= allowed) return;
-  const std::uint32_t must_end = limit.issued[limit.issued.size() - 1 - allowed];
-  if (limit.waits == Throttle::Waits::kHost) {
-    emit(Opcode::kHostWait, 0, 0, p);
-    program_.edges.push_back(must_end);
-    finish_instruction();
-    return;
-  }
-  if (stream == Stream::kCompute || !later(must_end, known_[0][index_of(stream)])) return;
-  const std::uint32_t wait = emit(Opcode::kWait, index_of(Stream::kCompute), 0, p);
-  depend(Stream::kCompute, stream, must_end);
-  finish_instruction();
-  tail_[index_of(Stream::kCompute)] = wait;
 }
 
 // Closes the lists of edges and uses of the newest instruction.
@@ -237,6 +221,8 @@ void Lowering::emit_operator(Position p) {
   for (const Touch& touch : touches) {
     if (touch.access != Access::kCreate) require(touch, tier, p);
   }
+  if (op.work.op_class == OperatorClass::kCollective && stream == Stream::kShardGroup)
+    wait_for_freed_unit(p);
   emit_creates(p, tier);
   const AllocationId workspace = allocate_workspace(op, tier, p);
   throttle(stream, p);
@@ -278,6 +264,7 @@ void Lowering::emit_operator(Position p) {
     return touch.access != Access::kRead && role_[touch.storage] != Role::kOptimizerState;
   };
   if (on_host && std::any_of(touches.begin(), touches.end(), delivers)) host_result_ = launch;
+  if (most_freed_ >= 0 && frees_unit(op, touches)) freed_.push_back(launch);
 }
 
 // The compute stream goes on when an instruction of another stream has ended.

@@ -4,7 +4,8 @@
 //   device  <--h2d--  page-locked memory  <--nvme_read---  NVMe
 //
 // An operator's executor says on which tier it needs what it touches; a value that has not got
-// there yet is brought on demand. A value that was written off its home tier is copied back.
+// there yet is brought on demand. A value that was written off its home tier is copied back. Before
+// work is issued, the host or compute may have to wait for what a policy has throttled.
 #include <variant>
 
 #include "sim/program/lowering.hpp"
@@ -150,6 +151,42 @@ void Lowering::make_queue_wait(Stream queue, const LastUse& last, Position p) {
     depend(queue, static_cast<Stream>(s), last.by_stream[s]);
   finish_instruction();
   tail_[index_of(queue)] = wait;
+}
+
+// Called before work on a stream that limits the number of instructions in flight.
+void Lowering::throttle(Stream stream, Position p) {
+  const Limit& limit = limits_[index_of(stream)];
+  if (limit.in_flight < 0) return;
+  const auto allowed = static_cast<std::size_t>(limit.in_flight);
+  if (limit.issued.size() <= allowed) return;
+  const std::uint32_t must_end = limit.issued[limit.issued.size() - 1 - allowed];
+  if (limit.waits == Throttle::Waits::kHost) {
+    emit(Opcode::kHostWait, 0, 0, p);
+    program_.edges.push_back(must_end);
+    finish_instruction();
+    return;
+  }
+  if (stream == Stream::kCompute || !later(must_end, known_[0][index_of(stream)])) return;
+  const std::uint32_t wait = emit(Opcode::kWait, index_of(Stream::kCompute), 0, p);
+  depend(Stream::kCompute, stream, must_end);
+  finish_instruction();
+  tail_[index_of(Stream::kCompute)] = wait;
+}
+
+// Called before memory for a gather is taken.
+void Lowering::wait_for_freed_unit(Position p) {
+  if (most_freed_ < 0 || freed_.size() < static_cast<std::size_t>(most_freed_)) return;
+  emit(Opcode::kHostWait, 0, 0, p);
+  program_.edges.push_back(freed_.front());
+  freed_.pop_front();
+  finish_instruction();
+}
+
+bool Lowering::frees_unit(const Operator& op, std::span<const Touch> touches) const {
+  return op.part == OperatorPart::kRelease &&
+         std::any_of(touches.begin(), touches.end(), [&](const Touch& touch) {
+           return graph_.storages[touch.storage].role == Role::kGatheredParameter;
+         });
 }
 
 }  // namespace tidemark::lowering

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <vector>
 
@@ -128,6 +129,8 @@ class Lowering {
   // Emits work on a stream: throttles it before and moves the stream's tail.
   std::uint32_t emit_work(Opcode opcode, Stream stream, std::uint32_t subject, Position p);
   void throttle(Stream stream, Position p);
+  void wait_for_freed_unit(Position p);
+  [[nodiscard]] bool frees_unit(const Operator& op, std::span<const Touch> touches) const;
   AllocationId allocate(Bytes bytes, StorageId storage, Role role, Tier tier, Position p,
                         Stream pool = Stream::kCompute);
   void free_allocation(AllocationId allocation, Position p);
@@ -153,6 +156,8 @@ class Lowering {
   GapsAt fetches_;
   GapsAt waits_;
   std::array<Limit, kStreams> limits_;
+  int most_freed_ = -1;              // units that are freed and perhaps in use; negative: unlimited
+  std::deque<std::uint32_t> freed_;  // the instructions at which compute leaves them
   std::vector<std::uint32_t> kept_begins_;  // memory held by frames, by `since` and by `until`
   std::vector<std::uint32_t> kept_ends_;
   std::vector<AllocationId> kept_allocations_;

@@ -303,6 +303,162 @@ TEST_SUITE("unit") {
     CHECK(replicated == hybrid.gradients.count);
   }
 
+  TEST_CASE("with no_sync gradients of full size add up and the last micro-batch reduces them") {
+    const Widths w{256, 512, 512, 512, 256};
+    const auto reduced = [](const PointResult& point) {
+      std::int64_t count = 0;
+      for (const Communication& used : point.communication) {
+        if (used.kind == CollectiveKind::kReduceScatter) count += used.count;
+      }
+      return count;
+    };
+    const auto forward = [](const PointResult& point) {
+      return point.run.phase_live_without_workspace[0].bytes.count;
+    };
+    struct Case {
+      const char* options;
+      std::int64_t bytes;  // of a kept gradient's element
+    };
+    for (const Case& c : {Case{"param_dtype: bf16, reduce_dtype: fp32", 4},  // cast to be added up
+                          Case{"reshard_after_forward: true", 4},            // autograd's own
+                          Case{"version: 1, param_dtype: bf16", 2}}) {
+      CAPTURE(c.options);
+      const auto with = [&](const char* more, const char* training) {
+        return simulated(w, 4, fmt::format("fsdp: {{{}{}}}", c.options, more), training);
+      };
+      const char* three = "precision: fp32, accumulate: 3";
+      const PointResult each = with("", three);
+      const PointResult last = with(", no_sync: true", three);
+      CHECK(reduced(each) == 12);  // 4 units, 3 micro-batches
+      CHECK(reduced(last) == 4);
+      CHECK(held(last) == held(each));
+      // The forward of a later micro-batch has whole gradients beside it, not a quarter in fp32.
+      CHECK(forward(last) - forward(each) == (c.bytes - 1) * elements(w));
+      // One micro-batch is the same either way.
+      CHECK(with(", no_sync: true", kFsdp).run.step == with("", kFsdp).run.step);
+    }
+  }
+
+  TEST_CASE("replicas may add their gradients in the last micro-batch only") {
+    const Widths w{64, 128, 64};
+    const auto added = [&](const char* more) {
+      const PointResult point = simulated(
+          w, 8, fmt::format("fsdp: {{shard: 4, param_dtype: bf16, reduce_dtype: fp32{}}}", more),
+          "precision: fp32, accumulate: 3");
+      for (const Communication& used : point.communication) {
+        if (used.group == MeshDimension::kReplicate) return used.bytes.count;
+      }
+      return std::int64_t{0};
+    };
+    const std::int64_t shard = held(simulated(w, 4, "fsdp: {param_dtype: bf16}", kFsdp)).gradients;
+    CHECK(added("") == 3 * shard);
+    CHECK(added(", all_reduce_each: false") == shard);
+  }
+
+  TEST_CASE("shards on the host leave nothing on the device between steps") {
+    const Widths w{256, 512, 512, 512, 256};
+    for (const char* options : {"param_dtype: bf16, reduce_dtype: fp32", "version: 1"}) {
+      CAPTURE(options);
+      const PointResult device = simulated(w, 4, fmt::format("fsdp: {{{}}}", options), kFsdp);
+      const PointResult host =
+          simulated(w, 4, fmt::format("fsdp: {{{}, offload: host}}", options), kFsdp);
+      // 16 bytes of parameters, gradients and moments per element of the shard.
+      CHECK(device.run.between_steps.count - host.run.between_steps.count == 4 * elements(w));
+      CHECK(held(host) == held(device));
+    }
+  }
+
+  TEST_CASE("ZeRO's offloaded states leave the device, with gradients and their copies") {
+    const Widths w{256, 512, 512, 512, 256};
+    const auto with = [&](const std::string& options) {
+      return simulated(
+          w, 4, fmt::format("zero: {{reduce_bucket: 500000, persistent_below: 0, {}}}", options),
+          kMixed);
+    };
+    const auto between = [](const PointResult& point) { return point.run.between_steps.count; };
+    const std::int64_t all = elements(w);
+    const auto stage2 = [&](const std::string& more) {
+      return simulated(w, 4, fmt::format("zero: {{stage: 2, reduce_bucket: 500000{}}}", more),
+                       kMixed);
+    };
+    const PointResult two = stage2("");
+    const PointResult two_away = stage2(", offload: {optimizer: host}");
+    CHECK(between(two_away) == two_away.parameters.count + two_away.inputs.count);
+    CHECK(between(two) - between(two_away) == two.gradients.count + 12 * all / 4);
+    CHECK(stage2(", offload_optimizer: {device: cpu}").run.step == two_away.run.step);
+    const PointResult three = with("stage: 3");
+    const PointResult optimizer = with("stage: 3, offload: {optimizer: host}");
+    const PointResult both = with("stage: 3, offload: {optimizer: host, parameters: host}");
+    CHECK(between(three) - between(optimizer) == (2 + 12) * all / 4);
+    CHECK(between(optimizer) - between(both) == 2 * all / 4);
+  }
+
+  TEST_CASE("FSDP 1 frees a unit before it takes memory for the third one after") {
+    // Compute is much slower than gathers here: without the limit the host runs ahead of it.
+    const auto reserved = [](const char* limit) {
+      const Widths w(13, 4096);
+      const std::string text = fmt::format(
+          "{{model: {}, hardware: {{gpu: h100-sxm-80gb, count: 8, hbm: {{capacity: 8TiB}}}}, "
+          "training: {{micro_batch: 16384, loss: mse, precision: fp32}}, policies: [fsdp: "
+          "{{version: "
+          "1, param_dtype: bf16, limit_all_gathers: {}}}]}}",
+          chain(w), limit);
+      return simulate_points(parse_document(text, "s.yaml"), environment(), 1,
+                             {.smallest_capacity = false})
+          .front();
+    };
+    const PointResult limited = reserved("true");
+    const PointResult unlimited = reserved("false");
+    CHECK(limited.run.reserved.bytes < unlimited.run.reserved.bytes);
+    CHECK(limited.run.live.bytes == unlimited.run.live.bytes);
+  }
+
+  TEST_CASE("what backward gathers when it needs it is freed in forward all the same") {
+    const Widths w{256, 512, 512, 512, 512, 256};
+    const auto live = [&](const char* prefetch) {
+      return simulated(w, 4,
+                       fmt::format("fsdp: {{param_dtype: bf16, reduce_dtype: fp32, prefetch: {}}}",
+                                   prefetch),
+                       kFsdp)
+          .run.live.bytes;
+    };
+    CHECK(live("none") < live("pre"));
+    CHECK(live("none") <= live("post"));
+  }
+
+  TEST_CASE("with no live parameters allowed nothing is gathered ahead") {
+    const Widths w{256, 512, 512, 512, 512, 256};
+    const char* options = "stage: 3, persistent_below: 0, max_reuse_distance: 0, reduce_bucket: 10";
+    const auto step = [&](const char* more) {
+      return simulated(w, 4, fmt::format("zero: {{{}, {}}}", options, more), kMixed).run;
+    };
+    const auto none = step("live_parameters: 0");
+    CHECK(none.step == step("prefetch_bucket: 0").step);
+    CHECK(none.live.bytes == step("prefetch_bucket: 0").live.bytes);
+    // Otherwise the next unit is there beside the one in use.
+    CHECK(none.live.bytes < step("live_parameters: 1000000000").live.bytes);
+  }
+
+  TEST_CASE("an evaluation shards its parameters too") {
+    const Widths w{64, 96, 32};
+    const PointResult point = simulated(w, 4, "zero: {stage: 3, persistent_below: 0}",
+                                        "precision: bf16_mixed, mode: forward");
+    CHECK(point.parameters.count == zero3(w, 4).parameters);
+  }
+
+  TEST_CASE("a flat parameter has states for what is trained in it") {
+    // One unit of 4 rows of 96 + 4 elements: the biases alone are trained, 4 of 100 per block.
+    const Widths w{8, 8, 8};
+    const PointResult point = simulated(w, 2,
+                                        "fsdp: {version: 1, use_orig_params: true, units: whole}, "
+                                        "freeze: {layers: [\"*weight\"]}",
+                                        kFsdp);
+    // Elements: weight 64, bias 8, weight 64, bias 8: 144 in all, 72 on each rank, of which 8 are
+    // trained.
+    CHECK(point.parameters.count == 4 * 72);
+    CHECK(point.optimizer_state.count == 8 * 8);
+  }
+
   TEST_CASE("what cannot be is said where it stands") {
     const auto message = [](const std::string& policies, int count) {
       return refusal(
@@ -314,6 +470,14 @@ TEST_SUITE("unit") {
           std::string::npos);
     CHECK(message("fsdp: {use_orig_params: true}", 8).find("write version: 1") !=
           std::string::npos);
+    CHECK(message("fsdp: {limit_all_gathers: false}", 8).find("write version: 1") !=
+          std::string::npos);
+    CHECK(message("fsdp: {no_sync: true, all_reduce_each: false}", 8)
+              .find("only the last micro-batch reduces anything") != std::string::npos);
+    CHECK(message("zero: {stage: 2, offload: {parameters: host}}", 8).find("write stage: 3") !=
+          std::string::npos);
+    CHECK(message("zero: {stage: 2, offload: {optimiser: host}}", 8)
+              .find("expected optimizer or parameters") != std::string::npos);
     CHECK(message("fsdp: {}, zero: {stage: 1}", 8).find("'fsdp' reduces the gradients already") !=
           std::string::npos);
     CHECK(message("zero: {stage: 2, reduce_bucket: 5, reduce_bucket_size: 6}", 8)

@@ -1,0 +1,23 @@
+// The settings of optimizer state and updates on the host, for policies that place them there.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "policies/plan/rewrite.hpp"
+
+namespace tidemark {
+
+struct OffloadOptimizerOptions {
+  double ratio = 1;                // of the elements, from the first parameter on
+  bool overlap = true;             // an operator per parameter, or for NVMe double buffering
+  Tier tier = Tier::kHost;         // of the state
+  bool streams_gradients = false;  // they are copied as backward makes them, and live on the host
+  bool delayed = false;            // by a step
+  std::int64_t sub_group = 1'000'000'000;  // elements
+};
+
+[[nodiscard]] std::unique_ptr<TrainingRewrite> make_offload_optimizer(
+    const OffloadOptimizerOptions& options);
+
+}  // namespace tidemark
