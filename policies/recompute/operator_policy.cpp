@@ -144,6 +144,7 @@ std::vector<ForwardOperator> operators_among(const RematProblem& problem,
     const std::string& name = problem.name[node];
     operators.push_back({.kind = operator_name(name),
                          .layer = layers.emplace(layer_name(name), layers.size()).first->second,
+                         .block = problem.block[node],
                          .in_block = outputs.empty() || problem.block[node] != kNoBlock,
                          .passed_on = std::binary_search(outputs.begin(), outputs.end(), node)});
   }

@@ -17,6 +17,7 @@ namespace tidemark {
 struct ForwardOperator {
   std::string_view kind;   // "linear", "softmax", ... as `tidemark graph` shows them
   std::size_t layer = 0;   // operators of one layer share the number
+  int block = 0;           // repeated block that it belongs to
   bool in_block = true;    // belongs to a repeated block, or to a graph without any
   bool passed_on = false;  // its result is the block's output, which is kept
   bool reads_parameter = false;

@@ -21,7 +21,9 @@ constexpr std::string_view kSelectiveSource =
 
 // Recomputes in every block everything that backward reads except the results of the kinds in
 // `save` (torch.utils.checkpoint's selective policy, MUST_SAVE), or only those of the kinds in
-// `recompute`. On a graph without blocks it chooses among all operators.
+// `recompute`. On a graph without blocks it chooses among all operators. Of the kinds in
+// `every_other` a block saves the first, third, ... operator only, counted together (torchtitan's
+// selective op policy).
 class Selective final : public OperatorPolicy {
  public:
   static Selective decode(const Decoder& d) {
@@ -33,17 +35,38 @@ class Selective final : public OperatorPolicy {
     if (policy.saves_ && recomputes) {
       d.fail("give one of save and recompute; the other is what is left");
     }
+    policy.every_other_ = d.list<std::string>("every_other");
+    if (!policy.every_other_.empty() && !policy.saves_) {
+      d.fail_at("every_other",
+                "says of which kinds in `save` every other operator is recomputed; "
+                "give save as well");
+    }
+    for (const std::string& kind : policy.every_other_) {
+      if (std::find(saved.begin(), saved.end(), kind) != saved.end()) continue;
+      d.fail_at("every_other", fmt::format("{} is not among the kinds in `save`; add it there",
+                                           tidemark::quoted(kind)));
+    }
     policy.kinds_ = policy.saves_ ? std::move(saved) : std::move(again);
     return policy;
   }
   [[nodiscard]] std::string_view name() const override { return "selective"; }
 
  private:
+  [[nodiscard]] static bool contains(const std::vector<std::string>& kinds, std::string_view kind) {
+    return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+  }
   [[nodiscard]] std::vector<bool> recomputed(
       std::span<const ForwardOperator> operators) const override {
     std::vector<bool> chosen;
+    int counted = 0;  // operators of `every_other` in the block so far
+    int block = kNoBlock;
     for (const ForwardOperator& op : operators) {
-      const bool listed = std::find(kinds_.begin(), kinds_.end(), op.kind) != kinds_.end();
+      if (op.block != block) counted = 0;
+      block = op.block;
+      const bool counts = contains(every_other_, op.kind);
+      if (counts) ++counted;
+      const bool left_out = counts && counted % 2 == 0;
+      const bool listed = contains(kinds_, op.kind) && !left_out;
       chosen.push_back(op.in_block && !op.passed_on && listed != saves_);
     }
     return chosen;
@@ -98,6 +121,7 @@ class Selective final : public OperatorPolicy {
   }
 
   std::vector<std::string> kinds_;
+  std::vector<std::string> every_other_;  // the second, fourth, ... of a block are recomputed
   bool saves_ = false;
 };
 
@@ -110,7 +134,9 @@ const PolicyEntry& selective_entry() {
       .kind = "residency",
       .summary =
           "in every block, recompute all but the results of the operators in `save: [linear, "
-          "attention]`, or only those in `recompute: [gelu, dropout]`",
+          "attention]` (of those in `every_other` each second one is recomputed, too), or only "
+          "those "
+          "in `recompute: [gelu, dropout]`",
       .source = selective_detail::kSelectiveSource,
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         selective_detail::Selective policy = selective_detail::Selective::decode(d);

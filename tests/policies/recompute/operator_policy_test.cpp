@@ -75,6 +75,23 @@ TEST_SUITE("unit") {
     CHECK(plan.solution->evaluation.cost - problem.base_cost == 2 + 4);
   }
 
+  TEST_CASE("every other operator of a saved kind is recomputed with the rest") {
+    // Saved are the first and the third linear; what lies between is recomputed together.
+    const RematProblem problem =
+        chain({"linear", "gelu", "linear", "gelu", "linear", "gelu"}, false);
+    const auto more = [&](const char* parameters) {
+      const Value value = parse_document(parameters, "test");
+      const PlanResult plan =
+          selective_plan().decode(Decoder(value))(problem, {.budget = Bytes(1000)});
+      REQUIRE(plan.solution);
+      return plan.solution->evaluation.cost - problem.base_cost;
+    };
+    CHECK(more("{save: [linear]}") == 2 + 8);
+    CHECK(more("{save: [linear], every_other: [linear]}") == 2 + 4 + 8);
+    CHECK_THROWS_AS(more("{save: [linear], every_other: [gelu]}"), UserError);
+    CHECK_THROWS_AS(more("{recompute: [gelu], every_other: [gelu]}"), UserError);
+  }
+
   TEST_CASE("a policy has the same name and source for steps and for cost graphs") {
     const std::pair<const PolicyEntry*, const PlanPolicy*> kBoth[] = {
         {&checkpoint_every_entry(), &checkpoint_every_plan()},
