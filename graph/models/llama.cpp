@@ -215,6 +215,16 @@ LlamaConfig llama_3_8b() {
           .positions = 8192};
 }
 
+LlamaConfig llama_3_1_405b() {
+  return {.layers = 126,
+          .width = 16384,
+          .heads = 128,
+          .kv_heads = 8,
+          .ffn = 53248,
+          .vocab = kLlama3Vocabulary,
+          .positions = 131072};
+}
+
 LlamaConfig llama_3_2_1b() {
   return {.layers = 16,
           .width = 2048,
@@ -305,6 +315,8 @@ std::vector<ModelPreset> llama_presets() {
              llama_detail::llama_2_70b()),
       preset("llama-3-8b", "Llama 3, 8.03 B parameters, grouped queries",
              llama_detail::llama_3_8b()),
+      preset("llama-3.1-405b", "Llama 3.1, 406 B parameters, grouped queries",
+             llama_detail::llama_3_1_405b()),
       preset("llama-3.2-1b", "Llama 3.2, 1.24 B parameters, tied embeddings",
              llama_detail::llama_3_2_1b()),
       preset("mistral-7b", "Mistral 7B, 7.24 B parameters, grouped queries",

@@ -55,6 +55,20 @@ Comparison compared(const std::string& name) {
 }
 
 TEST_SUITE("paper") {
+  TEST_CASE("activations of 22 B under tensor parallelism are those of Korthikanti et al.") {
+    // Table 2's formulas: 26.33, 17.58, 13, 4.25 and 0.25 bytes per sample, token and feature.
+    constexpr std::array kPublished{59.25, 39.5625, 29.25, 9.5625, 0.5625};
+    const std::vector<PointResult> points =
+        simulate_points(paper("korthikanti_22b"), environment(), 2, {.smallest_capacity = false});
+    REQUIRE(points.size() == kPublished.size());
+    for (std::size_t i = 0; i < kPublished.size(); ++i) {
+      CAPTURE(i);
+      const double gib = static_cast<double>(points[i].saved_activations.count) / (1 << 30);
+      CHECK(gib >= kPublished.at(i));
+      CHECK(gib <= 1.01 * kPublished.at(i) + 0.25);  // embedding, norms and the loss
+    }
+  }
+
   TEST_CASE("BERT-large under the rules of PyTorch 1.9 takes what nvidia-smi showed on a V100") {
     // transformers perf_train_gpu_one at 0016acf7, MiB, in the order of the scenario.
     constexpr std::array kPublished{14949.0, 8681.0, 6775.0, 7275.0, 4847.0, 12295.0, 5363.0};
