@@ -106,7 +106,8 @@ void ShardedStep::add_reduction(Unit& unit, MicroBatch micro, std::vector<Operat
 
 // Whether micro-batches but the last keep their gradients in full size.
 bool ShardedStep::unsynced() const {
-  const bool pipelined = mesh_.size(MeshDimension::kPipeline) > 1;
+  // A pipeline's micro-batches do so, where zero_grad does not fill the sharded gradients.
+  const bool pipelined = mesh_.size(MeshDimension::kPipeline) > 1 && !graph_.gradients_persist;
   return options_.zero == nullptr && graph_.micro_batches > 1 &&
          options_.no_sync.value_or(pipelined);
 }
