@@ -226,7 +226,8 @@ Compared run_one(const CompareCommand& command, Value document, const std::strin
     CompareListener listener{
         .progress = [&](std::size_t done, std::size_t total) { progress.report(done, total); }};
     if (html) {
-      listener.detail = [&](std::size_t evaluation, std::shared_ptr<const DetailedPoint> point) {
+      listener.detail = [&](std::size_t evaluation,
+                            const std::shared_ptr<const DetailedPoint>& point) {
         charts.add(evaluation, *point);
       };
     }

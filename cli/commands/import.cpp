@@ -38,9 +38,10 @@ void shorten_path(Value& scenario, const std::string& output) {
 
 void write_file(const std::string& file, const std::string& text) {
   std::FILE* out = std::fopen(file.c_str(), "wb");
-  if (out == nullptr)
+  if (out == nullptr) {
     throw UserError({.file = file}, {},
                     fmt::format("cannot be written: {}", std::generic_category().message(errno)));
+  }
   const bool written = std::fwrite(text.data(), 1, text.size(), out) == text.size();
   if (std::fclose(out) != 0 || !written)
     throw UserError({.file = file}, {}, "cannot be written (is the disk full?)");

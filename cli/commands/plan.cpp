@@ -194,9 +194,10 @@ std::string recomputed(const RematProblem& problem, const Schedule& schedule) {
     text += fmt::format("  {:<11}  {}{}{}\n", i == 0 ? "recomputes" : "", layer,
                         layer.empty() ? "" : ": ", nodes[layer]);
   }
-  if (layers.size() > kShown)
+  if (layers.size() > kShown) {
     text += fmt::format("               and in {} more layers; --json has the whole order\n",
                         layers.size() - kShown);
+  }
   return text;
 }
 

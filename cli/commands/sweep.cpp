@@ -142,6 +142,30 @@ Example:
   merge->add_flag("--json", merged_json, "print the result document and nothing else");
 }
 
+namespace sweep_detail {
+namespace {
+
+// Leaves out the known points that are simulated again: all of them unless the sweep is resumed,
+// and those without the smallest capacity where that is asked for.
+void forget_points(const SweepCommand& command, const Console& console, KnownPoints& known) {
+  const auto there = std::count_if(known.begin(), known.end(),
+                                   [](const auto& point) { return point.has_value(); });
+  if (!command.resume && there > 0) {
+    print_warning(console, fmt::format("{} has {} of these points from an earlier sweep; they are "
+                                       "simulated again (--resume takes them over)",
+                                       command.folder, there));
+    std::fill(known.begin(), known.end(), std::nullopt);
+  }
+  if (!command.smallest_capacity) return;
+  for (std::optional<PointResult>& point : known) {
+    const bool fits = point && point->status == PointStatus::kFits;
+    if (fits && point->smallest_capacity == Bytes(0)) point.reset();
+  }
+}
+
+}  // namespace
+}  // namespace sweep_detail
+
 int SweepCommand::execute(const Console& console) const {
   if (merge->parsed()) return sweep_detail::merge_shards(*this, console);
   if (input.names.empty()) {
@@ -159,20 +183,7 @@ int SweepCommand::execute(const Console& console) const {
   for (const std::string& damage : journals.damage)
     print_warning(console, fmt::format("{}; what was in it is simulated again", damage));
   KnownPoints known = journals.known;
-  const auto there = std::count_if(known.begin(), known.end(),
-                                   [](const auto& point) { return point.has_value(); });
-  if (!resume && there > 0) {
-    print_warning(console, fmt::format("{} has {} of these points from an earlier sweep; they are "
-                                       "simulated again (--resume takes them over)",
-                                       folder, there));
-    std::fill(known.begin(), known.end(), std::nullopt);
-  }
-  if (smallest_capacity) {
-    for (std::optional<PointResult>& point : known) {
-      const bool fits = point && point->status == PointStatus::kFits;
-      if (fits && point->smallest_capacity == Bytes(0)) point.reset();
-    }
-  }
+  sweep_detail::forget_points(*this, console, known);
   std::vector<bool> wanted = sweep.of_shard;
   for (std::size_t i = 0; i < wanted.size(); ++i)
     wanted[i] = wanted[i] && !known[i];

@@ -37,9 +37,10 @@ OutputFolder::OutputFolder(const std::string& path) : folder_(path) {
     if (p == p.parent_path()) break;
   }
   std::filesystem::create_directories(folder_, error);
-  if (error)
+  if (error) {
     output_folder_detail::fail(folder_,
                                fmt::format("the folder cannot be made: {}", error.message()));
+  }
   // A probe file shows a mistake before an hour of simulation, not after.
   const std::filesystem::path probe = new_temporary(folder_ / "probe");
   const bool writable = !probe.empty();
@@ -78,9 +79,10 @@ void OutputFolder::commit() {
   for (File& file : files_) {
     std::error_code error;
     std::filesystem::rename(file.temporary, file.final_path, error);
-    if (error)
+    if (error) {
       output_folder_detail::fail(file.final_path,
                                  fmt::format("cannot be written: {}", error.message()));
+    }
   }
   committed_ = true;
 }

@@ -64,6 +64,7 @@ std::string fit_table(std::span<const PointFit> fits, const FitOptions& options,
     return point.tokens_per_second > 0;
   });
   std::vector<Column> columns;
+  columns.reserve(keys.size() + 6);
   for (const std::string& key : keys)
     columns.push_back({last_word(key)});
   columns.push_back({last_word(options.key), Align::kRight});
@@ -78,6 +79,7 @@ std::string fit_table(std::span<const PointFit> fits, const FitOptions& options,
     PointResult changes;
     changes.overrides = row.overrides;
     std::vector<Cell> cells;
+    cells.reserve(keys.size() + 6);
     for (const std::string& key : keys)
       cells.push_back({changed_value(changes, key)});
     if (const PointResult* point = fit_table_detail::best_of(row)) {

@@ -85,6 +85,7 @@ std::vector<SavedGroup> group_saved(const TrainingGraph& graph,
     known.bytes += graph.storages[tensor.storage].bytes.count;
   }
   std::vector<SavedGroup> list;
+  list.reserve(groups.size());
   for (auto& [key, group] : groups)
     list.push_back(std::move(group));
   std::stable_sort(list.begin(), list.end(),

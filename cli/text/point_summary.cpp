@@ -199,18 +199,7 @@ std::string Summary::time() const {
   for (const Communication& used : point_.communication)
     text += line("", communication_text(used, point_.mesh));
   if (point_.status == PointStatus::kFits) {
-    const bool tokens = point_.tokens_per_second > 0;
-    std::string rest = tokens ? fmt::format("{} tokens/s, ", rate(point_.tokens_per_second)) : "";
-    rest += rate(point_.samples_per_second) + " samples/s";
-    if (point_.model_flops_utilization > 0) {
-      rest +=
-          fmt::format(", {} of the peak arithmetic (MFU)", percent(point_.model_flops_utilization));
-      // Recomputation makes the difference.
-      if (point_.hardware_flops_utilization > 1.005 * point_.model_flops_utilization)
-        rest += fmt::format(", {} with what is recomputed (HFU)",
-                            percent(point_.hardware_flops_utilization));
-    }
-    text += line("throughput", rest);
+    text += line("throughput", throughput_text(point_));
     if (const std::string cost = cost_text(point_); !cost.empty()) text += line("cost", cost);
   }
   return text;

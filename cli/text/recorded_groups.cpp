@@ -41,10 +41,12 @@ std::string Multiple::ratio() const {
 
 std::vector<Alike> group_alike(const RecordedPeak& peak, const std::vector<std::size_t>& which) {
   std::map<std::pair<std::string, std::int64_t>, std::int64_t> counts;
-  for (const std::size_t i : which)
+  for (const std::size_t i : which) {
     ++counts[{recorded_groups_detail::without_numbers(peak.live[i].label),
               peak.live[i].bytes.count}];
+  }
   std::vector<Alike> groups;
+  groups.reserve(counts.size());
   for (const auto& [key, count] : counts)
     groups.push_back({key.first, key.second, count});
   std::stable_sort(groups.begin(), groups.end(),

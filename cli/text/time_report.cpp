@@ -128,6 +128,20 @@ std::string bounds_text(const PointResult& point) {
   return text;
 }
 
+std::string throughput_text(const PointResult& point) {
+  const bool tokens = point.tokens_per_second > 0;
+  std::string text = tokens ? fmt::format("{} tokens/s, ", rate(point.tokens_per_second)) : "";
+  text += rate(point.samples_per_second) + " samples/s";
+  if (point.model_flops_utilization <= 0) return text;
+  text += fmt::format(", {} of the peak arithmetic (MFU)", percent(point.model_flops_utilization));
+  // Recomputation makes the difference.
+  if (point.hardware_flops_utilization > 1.005 * point.model_flops_utilization) {
+    text += fmt::format(", {} with what is recomputed (HFU)",
+                        percent(point.hardware_flops_utilization));
+  }
+  return text;
+}
+
 std::string cost_text(const PointResult& point) {
   const StepCost& cost = point.cost;
   std::string text;

@@ -16,6 +16,9 @@ namespace tidemark {
 
 // Returns what the step's time depends on: "arithmetic 61 %, memory 30 %, the host 9 %".
 [[nodiscard]] std::string bounds_text(const PointResult& point);
+// Returns the rates of a step that fits: "4,251 tokens/s, 2.1 samples/s, 41 % of the peak
+// arithmetic (MFU)".
+[[nodiscard]] std::string throughput_text(const PointResult& point);
 // Returns what a million tokens, or a thousand samples, cost; empty where the device has neither a
 // price nor a power.
 [[nodiscard]] std::string cost_text(const PointResult& point);

@@ -37,7 +37,7 @@ class BytesColumn {
 
 // Returns a setting in words: "4", "a100-sxm-80gb", and policies as "checkpoint_every(period 1) +
 // offload_activations", none as "no policy".
-[[nodiscard]] std::string short_setting(const Value& value);
+[[nodiscard]] std::string short_setting(const Value& setting);
 
 // Returns "7 all_reduce operations of 237 MiB over 8 data ranks: 1.46 ms busy, 120 us of it
 // exposed".

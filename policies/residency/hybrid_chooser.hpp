@@ -1,6 +1,7 @@
 // The choices of `hybrid`: whether each saved value of the model is kept, recomputed or offloaded.
 #pragma once
 
+#include <array>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -68,6 +69,29 @@ class HybridChooser {
   void apply_best(bool recompute, ResidencyPlan& plan);
 
  private:
+  // Time of the link to the host and back: the compute that copies hide behind in forward and in
+  // backward of the first micro-batch, and the copies that were chosen.
+  struct LinkLoad {
+    std::array<Duration, 2> compute{};
+    std::array<Duration, 2> copies{};
+    // Returns the time that compute waits longer for `more` time of copies in one direction.
+    [[nodiscard]] Duration wait(std::size_t direction, Duration more) const;
+  };
+  // Recomputation as the greedy choice goes on.
+  struct GreedyRecompute {
+    bool allowed = false;
+    std::vector<Duration> cost;  // by site; -1: not known
+    Repeated repeated;
+  };
+  struct Choice {
+    std::size_t site = 0;
+    HybridChoice way = HybridChoice::kKeep;
+  };
+  [[nodiscard]] LinkLoad link_load(double link_share) const;
+  // Returns the choice that frees memory at a position at the least cost per byte, if any is left.
+  [[nodiscard]] std::optional<Choice> cheapest_at(Position peak, const LinkLoad& link,
+                                                  const ResidencyPlan& plan,
+                                                  GreedyRecompute& recompute) const;
   // `link_share`: share of the compute time that copies are expected to hide behind.
   void choose_greedily(bool recompute, double link_share);
   // Chooses for less and less room until the trial run fits; the best goes into `best` and `found`.

@@ -9,6 +9,60 @@
 
 namespace tidemark {
 
+Duration HybridChooser::LinkLoad::wait(std::size_t direction, Duration more) const {
+  const Duration now = std::max(copies[direction] - compute[direction], Duration(0));
+  return std::max(copies[direction] + more - compute[direction], Duration(0)) - now;
+}
+
+HybridChooser::LinkLoad HybridChooser::link_load(double link_share) const {
+  LinkLoad link;
+  for (const Occurrence& o : context_.order.at) {
+    if (o.step != 0 || o.micro_batch != 0) continue;
+    const Phase phase = context_.graph.operators[o.op].phase;
+    if (phase == Phase::kOptimizer) continue;
+    link.compute[phase == Phase::kBackward || o.recompute ? 1 : 0] += context_.durations[o.op];
+  }
+  for (Duration& time : link.compute)
+    time = Duration(std::llround(static_cast<double>(time.count()) * link_share));
+  return link;
+}
+
+std::optional<HybridChooser::Choice> HybridChooser::cheapest_at(Position peak, const LinkLoad& link,
+                                                                const ResidencyPlan& plan,
+                                                                GreedyRecompute& recompute) const {
+  std::optional<Choice> best;
+  double best_cost = std::numeric_limits<double>::infinity();
+  double best_spared = -1;
+  for (std::size_t i = 0; i < sites_.size(); ++i) {
+    const Site& site = sites_[i];
+    if (choices_[i] != HybridChoice::kKeep) continue;
+    const auto live = std::find_if(site.gaps.begin(), site.gaps.end(), [&](const SavedGap& g) {
+      return g.release < peak && g.to > peak;
+    });
+    if (live == site.gaps.end()) continue;
+    Duration& again = recompute.cost[i];
+    if (again < Duration(0)) {
+      const std::size_t before = recompute.repeated.size();
+      again = recompute.allowed ? recompute_cost(plan, site, recompute.repeated, true)
+                                : Duration::max();
+      recompute.repeated.shrink(before);
+    }
+    const Duration free = site.free[static_cast<std::size_t>(live - site.gaps.begin())];
+    const Duration moved =
+        (link.wait(0, site.copy_out) + link.wait(1, site.copy_in) + std::max(-free, Duration(0))) *
+        context_.order.micro_batches;
+    const auto bytes = static_cast<double>(site.bytes.count);
+    const double cost = static_cast<double>(std::min(moved, again).count()) / bytes;
+    // Spare time of the link goes to the values that are dearest to recompute.
+    const double spared = static_cast<double>(again.count()) / bytes;
+    if (cost > best_cost || (cost == best_cost && spared <= best_spared)) continue;
+    best_spared = spared;
+    best_cost = cost;
+    best = {.site = i, .way = moved <= again ? HybridChoice::kOffload : HybridChoice::kRecompute};
+  }
+  return best;
+}
+
 // While the predicted peak passes the budget, the value at the peak that costs least per byte is
 // recomputed or offloaded, whichever is cheaper. Block inputs are not recomputed here: the blocks
 // before them would run for every block that drops its input. An offload costs the time that its
@@ -17,71 +71,30 @@ namespace tidemark {
 void HybridChooser::choose_greedily(bool recompute, double link_share) {
   ResidencyPlan plan = plan_;
   MemoryCurve curve(context_, plan);
-  std::array<Duration, 2> compute{};  // first micro-batch: forward, backward
-  for (const Occurrence& o : context_.order.at) {
-    if (o.step != 0 || o.micro_batch != 0) continue;
-    const Phase phase = context_.graph.operators[o.op].phase;
-    if (phase == Phase::kOptimizer) continue;
-    compute[phase == Phase::kBackward || o.recompute ? 1 : 0] += context_.durations[o.op];
-  }
-  for (Duration& time : compute)
-    time = Duration(std::llround(static_cast<double>(time.count()) * link_share));
-  std::array<Duration, 2> copies{};
-  const auto wait = [&](std::size_t direction, Duration more) {
-    const Duration now = std::max(copies[direction] - compute[direction], Duration(0));
-    return std::max(copies[direction] + more - compute[direction], Duration(0)) - now;
-  };
-  std::vector<Duration> again(sites_.size(), Duration(-1));  // -1: not looked at
-  Repeated repeated(context_.order.at.size());
+  LinkLoad link = link_load(link_share);
+  GreedyRecompute again{.allowed = recompute,
+                        .cost = std::vector<Duration>(sites_.size(), Duration(-1)),
+                        .repeated = Repeated(context_.order.at.size())};
   while (curve.peak() > room_) {
-    const Position peak = curve.peak_at();
-    std::size_t best = sites_.size();
-    HybridChoice way = HybridChoice::kKeep;
-    double best_cost = std::numeric_limits<double>::infinity();
-    double best_spared = -1;
-    for (std::size_t i = 0; i < sites_.size(); ++i) {
-      const Site& site = sites_[i];
-      if (choices_[i] != HybridChoice::kKeep) continue;
-      const auto live = std::find_if(site.gaps.begin(), site.gaps.end(), [&](const SavedGap& g) {
-        return g.release < peak && g.to > peak;
-      });
-      if (live == site.gaps.end()) continue;
-      if (again[i] < Duration(0)) {
-        const std::size_t before = repeated.size();
-        again[i] = recompute ? recompute_cost(plan, site, repeated, true) : Duration::max();
-        repeated.shrink(before);
-      }
-      const Duration free = site.free[static_cast<std::size_t>(live - site.gaps.begin())];
-      const Duration moved =
-          (wait(0, site.copy_out) + wait(1, site.copy_in) + std::max(-free, Duration(0))) *
-          context_.order.micro_batches;
-      const auto bytes = static_cast<double>(site.bytes.count);
-      const double cost = static_cast<double>(std::min(moved, again[i]).count()) / bytes;
-      // Spare time of the link goes to the values that are dearest to recompute.
-      const double spared = static_cast<double>(again[i].count()) / bytes;
-      if (cost > best_cost || (cost == best_cost && spared <= best_spared)) continue;
-      best_spared = spared;
-      best_cost = cost;
-      best = i;
-      way = moved <= again[i] ? HybridChoice::kOffload : HybridChoice::kRecompute;
+    const std::optional<Choice> best = cheapest_at(curve.peak_at(), link, plan, again);
+    if (!best) return;
+    const Site& site = sites_[best->site];
+    choices_[best->site] = best->way;
+    if (best->way == HybridChoice::kOffload) {
+      link.copies[0] += site.copy_out;
+      link.copies[1] += site.copy_in;
     }
-    if (best == sites_.size()) return;
-    choices_[best] = way;
-    if (way == HybridChoice::kOffload) {
-      copies[0] += sites_[best].copy_out;
-      copies[1] += sites_[best].copy_in;
-    }
-    for (const SavedGap& gap : sites_[best].gaps) {
+    for (const SavedGap& gap : site.gaps) {
       curve.add(Position(gap.release.value + 1), gap.to, -gap.bytes);
-      if (way == HybridChoice::kRecompute)
+      if (best->way == HybridChoice::kRecompute)
         plan.decide(gap.id, Recompute{.group = plan.add_group({})});
     }
-    if (way != HybridChoice::kRecompute) continue;
-    recompute_cost(plan, sites_[best], repeated, true);
+    if (best->way != HybridChoice::kRecompute) continue;
+    recompute_cost(plan, site, again.repeated, true);
     // Values that share inputs with it have become cheaper, values that read it dearer.
-    const int block = sites_[best].gaps.front().needed_by;
+    const int block = site.gaps.front().needed_by;
     for (std::size_t i = 0; i < sites_.size(); ++i) {
-      if (std::abs(sites_[i].gaps.front().needed_by - block) <= 1) again[i] = Duration(-1);
+      if (std::abs(sites_[i].gaps.front().needed_by - block) <= 1) again.cost[i] = Duration(-1);
     }
   }
 }

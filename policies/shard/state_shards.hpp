@@ -61,6 +61,7 @@ class StateShards {
   void gather(const Group& group);
   void update_sub_groups();
   void gather_persistent();
+  void add_ipg_buffers();
   [[nodiscard]] std::vector<OperatorId> reduced(const std::vector<OperatorId>& part, bool adds);
   OperatorId reduce(const std::vector<std::size_t>& members, StorageId filled, bool adds,
                     std::vector<OperatorId>& into);

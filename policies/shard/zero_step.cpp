@@ -177,20 +177,26 @@ OperatorId StateShards::reduce(const std::vector<std::size_t>& members, StorageI
   return own.size() == 1 ? OperatorId() : add_copy(graph_, "keep_own", Phase::kBackward, own, kept);
 }
 
-std::vector<OperatorId> StateShards::reduced(const std::vector<OperatorId>& part, bool adds) {
-  std::vector<std::vector<std::size_t>> completed(part.size());
-  const std::vector<std::size_t> completion = gradient_completions(graph_, part, made_);
-  for (std::size_t i = 0; i < completion.size(); ++i)
-    completed[completion[i]].push_back(i);
-  // The buffers are taken at the start of backward and used by every copy; that of stage 3 stays.
-  // All forms of backward share them.
+// The buffers are taken at the start of backward and used by every copy; that of stage 3 stays. All
+// forms of backward share them.
+void StateShards::add_ipg_buffers() {
   const bool stays = options_.stage == 3;
-  for (std::size_t i = ipg_.size(); i < (options_.overlap && !stays ? 2U : 1U); ++i) {
+  const std::size_t count = options_.overlap && !stays ? 2 : 1;
+  for (std::size_t i = ipg_.size(); i < count; ++i) {
     const auto add = stays ? add_kept : add_tensor;
     ipg_.push_back(add(graph_, fmt::format("ipg_buffer.{}", i), type(),
                        Elements(options_.reduce_bucket), Role::kGradientBucket));
     graph_.storages[ipg_.back()].one_per_rank = true;
   }
+}
+
+std::vector<OperatorId> StateShards::reduced(const std::vector<OperatorId>& part, bool adds) {
+  std::vector<std::vector<std::size_t>> completed(part.size());
+  const std::vector<std::size_t> completion = gradient_completions(graph_, part, made_);
+  for (std::size_t i = 0; i < completion.size(); ++i)
+    completed[completion[i]].push_back(i);
+  const bool stays = options_.stage == 3;
+  add_ipg_buffers();
   std::vector<Touch> buffers;
   for (const StorageId ipg : ipg_)
     buffers.push_back({ipg, Access::kCreate});

@@ -75,18 +75,20 @@ Sizes Reader::sizes(std::string_view word) const {
   while (true) {
     const std::size_t end = std::min(word.find('x'), word.size());
     const std::optional<std::int64_t> size = number(word.substr(0, end));
-    if (!size || *size < 1)
+    if (!size || *size < 1) {
       fail(fmt::format("{} is no size, type or option", tidemark::quoted(std::string(whole))),
            kExample);
+    }
     found.push_back(*size);
     elements *= static_cast<double>(*size);
     if (end == word.size()) break;
     word.remove_prefix(end + 1);
   }
   // Of a product M x N x K no operand has that many elements.
-  if (found.size() == 2 && elements > static_cast<double>(kLargest))
+  if (found.size() == 2 && elements > static_cast<double>(kLargest)) {
     fail(fmt::format("{} are more elements than are priced", tidemark::quoted(std::string(whole))),
          kExample);
+  }
   return found;
 }
 

@@ -205,6 +205,26 @@ AllocationId Lowering::allocate_workspace(const Operator& op, Tier tier, Positio
   return allocate(needed, {}, Role::kWorkspace, tier, p);
 }
 
+void Lowering::note_message(const Operator& op, std::uint32_t instruction) {
+  if (!is_message(op)) return;
+  const Collective& message = op.work.collective;
+  program_.messages.push_back({.instruction = instruction,
+                               .peer = message.peer,
+                               .tag = message.tag,
+                               .bytes = message.bytes,
+                               .sends = !is_receive(op)});
+}
+
+void Lowering::note_writes(Position p, Tier tier) {
+  const Occurrence& occurrence = order_.at[p];
+  const std::span<const Touch> touches = graph_.touches_of(occurrence.op);
+  for (std::size_t i = 0; i < touches.size(); ++i) {
+    if (touches[i].access != Access::kRead && !is_scratch(occurrence, i)) {
+      wrote(touches[i], tier, p);
+    }
+  }
+}
+
 void Lowering::emit_operator(Position p) {
   const Occurrence& occurrence = order_.at[p];
   const Operator& op = graph_.operators[occurrence.op];
@@ -228,14 +248,7 @@ void Lowering::emit_operator(Position p) {
   throttle(stream, p);
   const Opcode opcode = is_receive(op) ? Opcode::kReceive : Opcode::kLaunch;
   const std::uint32_t launch = emit_work(opcode, stream, occurrence.op.value, p);
-  if (is_message(op)) {
-    const Collective& message = op.work.collective;
-    program_.messages.push_back({.instruction = launch,
-                                 .peer = message.peer,
-                                 .tag = message.tag,
-                                 .bytes = message.bytes,
-                                 .sends = !is_receive(op)});
-  }
+  note_message(op, launch);
   std::size_t next_scratch = 0;
   for (std::size_t i = 0; i < touches.size(); ++i) {
     const bool to_scratch = touches[i].access == Access::kCreate && is_scratch(occurrence, i);
@@ -255,11 +268,7 @@ void Lowering::emit_operator(Position p) {
   if (workspace.valid()) free_allocation(workspace, p);
   for (AllocationId allocation : scratch_)
     free_allocation(allocation, p);
-  for (std::size_t i = 0; i < touches.size(); ++i) {
-    if (touches[i].access != Access::kRead && !is_scratch(occurrence, i)) {
-      wrote(touches[i], tier, p);
-    }
-  }
+  note_writes(p, tier);
   const auto delivers = [&](const Touch& touch) {
     return touch.access != Access::kRead && role_[touch.storage] != Role::kOptimizerState;
   };

@@ -99,6 +99,8 @@ class Lowering {
   void emit_position(Position p);
   void emit_operator(Position p);
   void emit_creates(Position p, Tier tier);
+  void note_message(const Operator& op, std::uint32_t instruction);
+  void note_writes(Position p, Tier tier);
   AllocationId allocate_workspace(const Operator& op, Tier tier, Position p);
   void join_host(Position p);
   void wait_for(Stream stream, std::uint32_t instruction, Position p);
