@@ -8,6 +8,7 @@
 #include "graph/core/units.hpp"
 #include "policies/recompute/entries.hpp"
 #include "policies/remat/reversal.hpp"
+#include "policies/remat/spread_evenly.hpp"
 #include "policies/sequence/laid_out_peaks.hpp"
 #include "policies/solver/chain.hpp"
 #include "policies/solver/choose_schedule.hpp"
@@ -54,9 +55,20 @@ class Revolve final : public SequencePolicy {
                            : static_cast<int>(std::lround(std::sqrt(static_cast<double>(blocks))));
     return reversed(context, std::min(wanted, blocks - 1));
   }
-  // Returns the schedules of a cost graph that is a chain, among which its budget chooses.
-  [[nodiscard]] std::vector<Schedule> schedules(const RematProblem& problem) const {
-    return revolve_schedules(problem, checkpoints_);
+  // Considers the schedules of a cost graph that is a chain, among which its budget chooses: one
+  // for each number of checkpoints where none is given.
+  [[nodiscard]] PlanResult plan(const RematProblem& problem, const PlanRequest& request) const {
+    ScheduleChoice choice(problem, request, "revolve");
+    std::vector<int> numbers{checkpoints_};
+    if (checkpoints_ == 0) {
+      for (auto kept = static_cast<int>(chain_length(problem, "revolve")) - 1; kept > 0; --kept)
+        numbers.push_back(kept);
+    }
+    for (const int kept : spread_evenly(std::move(numbers))) {
+      if (choice.late()) break;
+      choice.consider(revolve_schedule(problem, kept));
+    }
+    return choice.result();
   }
 
  private:
@@ -194,10 +206,10 @@ const PlanPolicy& revolve_plan() {
       .summary = "reverses a chain with the fewest repeated forwards for `checkpoints` kept nodes",
       .source = revolve_detail::kRevolveSource,
       .decode = [](const Decoder& d) -> PlanFunction {
-        return chosen_from(
-            "revolve", [policy = revolve_detail::Revolve::decode(d)](const RematProblem& problem) {
-              return policy.schedules(problem);
-            });
+        return [policy = revolve_detail::Revolve::decode(d)](const RematProblem& problem,
+                                                             const PlanRequest& request) {
+          return policy.plan(problem, request);
+        };
       }};
   return kPolicy;
 }

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "graph/analysis/dependency_graph.hpp"
+#include "policies/remat/spread_evenly.hpp"
 
 namespace tidemark {
 namespace keep_set_detail {
@@ -35,6 +36,7 @@ class Recomputation {
 
   // Computes the missing ancestors of `node`, then the node.
   void compute(NodeIndex node) {
+    if (too_long()) return;
     recompute({}, node, {node});
     schedule_.push_back(node);
     there_[node] = true;
@@ -57,7 +59,8 @@ class Recomputation {
       is_again_[node] = false;
     }
   }
-  [[nodiscard]] Schedule take() { return std::move(schedule_); }
+  [[nodiscard]] bool too_long() const { return schedule_.size() > kMostComputations; }
+  [[nodiscard]] Schedule take() { return too_long() ? Schedule{} : std::move(schedule_); }
 
  private:
   void add(NodeIndex node) {
@@ -132,7 +135,7 @@ Schedule segment_schedule(const RematProblem& problem, const std::vector<NodeInd
   std::vector<std::size_t> segment;
   const auto segments = keep_set_detail::segments_of(problem, checkpoints, segment);
   std::vector<bool> done(segments.size());
-  for (NodeIndex node = again.forward(); node < problem.size(); ++node) {
+  for (NodeIndex node = again.forward(); node < problem.size() && !again.too_long(); ++node) {
     // The latest segment first, whose values the earliest backward nodes read.
     for (std::size_t k = problem.deps[node].size(); k-- > 0;) {
       const NodeIndex dep = problem.deps[node][k];
@@ -228,20 +231,18 @@ std::vector<NodeIndex> chen_greedy_checkpoints(const RematProblem& problem,
                                                std::int64_t threshold) {
   std::vector<NodeIndex> kept;
   std::int64_t sum = 0;
-  const NodeIndex forward = forward_count(problem);
-  for (NodeIndex node = 0; node < forward; ++node) {
-    sum += problem.bytes[node];
-    if (sum <= threshold || !std::binary_search(candidates.begin(), candidates.end(), node)) {
-      continue;
-    }
-    kept.push_back(node);
+  NodeIndex next = 0;
+  for (const NodeIndex candidate : candidates) {
+    for (; next <= candidate; ++next)
+      sum += problem.bytes[next];
+    if (sum <= threshold) continue;
+    kept.push_back(candidate);
     sum = 0;
   }
   return kept;
 }
 
-std::vector<std::vector<NodeIndex>> chen_greedy_checkpoints(
-    const RematProblem& problem, const std::vector<NodeIndex>& candidates) {
+std::vector<std::int64_t> chen_greedy_thresholds(const RematProblem& problem) {
   // Only a threshold that is such a sum can change a choice.
   std::vector<std::int64_t> thresholds{0};
   const NodeIndex forward = forward_count(problem);
@@ -255,12 +256,10 @@ std::vector<std::vector<NodeIndex>> chen_greedy_checkpoints(
   std::sort(thresholds.begin(), thresholds.end());
   thresholds.erase(std::unique(thresholds.begin(), thresholds.end()), thresholds.end());
   const std::size_t step = thresholds.size() / keep_set_detail::kThresholds + 1;
-  std::vector<std::vector<NodeIndex>> all;
-  for (std::size_t k = 0; k < thresholds.size(); k += step) {
-    std::vector<NodeIndex> kept = chen_greedy_checkpoints(problem, candidates, thresholds[k]);
-    if (all.empty() || all.back() != kept) all.push_back(std::move(kept));
-  }
-  return all;
+  std::vector<std::int64_t> chosen;
+  for (std::size_t k = 0; k < thresholds.size(); k += step)
+    chosen.push_back(thresholds[k]);
+  return spread_evenly(std::move(chosen));
 }
 
 }  // namespace tidemark

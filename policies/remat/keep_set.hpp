@@ -12,13 +12,18 @@
 
 namespace tidemark {
 
+// The most computations of a schedule of these policies. Where backward reads few values of a long
+// forward, each of which needs most of it again, schedules grow with the square of the graph.
+inline constexpr std::size_t kMostComputations = 10'000'000;
+
 // Returns the schedule that keeps the marked nodes; nodes that are not forward are always kept.
+// Empty where it has more than kMostComputations.
 [[nodiscard]] Schedule keep_schedule(const RematProblem& problem, const std::vector<bool>& kept);
 
 // Returns the schedule that keeps the checkpoints (forward nodes, ascending). The first time that a
 // backward node needs a value of a segment between them, the whole segment is recomputed, as
 // torch.utils.checkpoint does, with the missing ancestors of its nodes. A node that only backward
-// reads belongs to the segment that makes it.
+// reads belongs to the segment that makes it. Empty where it has more than kMostComputations.
 [[nodiscard]] Schedule segment_schedule(const RematProblem& problem,
                                         const std::vector<NodeIndex>& checkpoints);
 // Returns the candidates period - 1, 2 period - 1, ...
@@ -40,11 +45,12 @@ namespace tidemark {
 // Returns every k-th candidate, k = floor(sqrt(candidates)).
 [[nodiscard]] std::vector<NodeIndex> chen_sqrt_checkpoints(
     const std::vector<NodeIndex>& candidates);
-// Chen's algorithm 3 for every threshold b that makes a difference among the sums of consecutive
-// bytes (a sample of them for graphs with many), ascending. It walks the forward nodes and adds up
-// their bytes; a candidate at which the sum exceeds b is kept and the sum begins anew.
-[[nodiscard]] std::vector<std::vector<NodeIndex>> chen_greedy_checkpoints(
-    const RematProblem& problem, const std::vector<NodeIndex>& candidates);
+// Returns the thresholds b of Chen's algorithm 3 that make a difference, sums of consecutive bytes,
+// or a sample of them for graphs with many. Any number of them from the beginning is spread evenly
+// over all.
+[[nodiscard]] std::vector<std::int64_t> chen_greedy_thresholds(const RematProblem& problem);
+// Chen's algorithm 3: it walks the forward nodes and adds up their bytes; a candidate at which the
+// sum exceeds the threshold is kept and the sum begins anew.
 [[nodiscard]] std::vector<NodeIndex> chen_greedy_checkpoints(
     const RematProblem& problem, const std::vector<NodeIndex>& candidates, std::int64_t threshold);
 

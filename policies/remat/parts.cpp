@@ -52,6 +52,9 @@ std::vector<std::vector<NodeIndex>> wanted_again(const RematProblem& problem,
 Schedule with_parts_again(const RematProblem& problem, Schedule schedule,
                           ScheduleClass schedule_class) {
   const std::vector<NodeIndex> parts = parts_detail::parts_of(problem);
+  const bool any = std::any_of(parts.begin(), parts.end(),
+                               [](NodeIndex part) { return part != parts_detail::kNone; });
+  if (!any || schedule.size() == problem.size()) return schedule;
   // A recomputed part may have a part itself.
   for (;;) {
     std::vector<std::vector<NodeIndex>> wanted =

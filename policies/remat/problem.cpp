@@ -72,7 +72,6 @@ Evaluation evaluate(const RematProblem& problem, std::span<const NodeIndex> sche
   constexpr std::size_t kNever = ~std::size_t{0};
   std::vector<std::size_t> newest(problem.size(), kNever);  // position of the newest copy, by node
   std::vector<std::size_t> last_reader(schedule.size());    // by position of the copy
-  std::vector<std::vector<std::size_t>> ends(schedule.size());  // copies freed after a position
   for (std::size_t p = 0; p < schedule.size(); ++p) {
     const NodeIndex node = schedule[p];
     last_reader[p] = p;
@@ -90,8 +89,9 @@ Evaluation evaluate(const RematProblem& problem, std::span<const NodeIndex> sche
       throw InternalError(fmt::format("a schedule never computes node {}", node));
     }
   }
+  std::vector<std::int64_t> freed(schedule.size());  // bytes freed after a position
   for (std::size_t p = 0; p < schedule.size(); ++p)
-    ends[last_reader[p]].push_back(p);
+    freed[last_reader[p]] += problem.bytes[schedule[p]];
 
   Evaluation result;
   std::int64_t live = problem.fixed;
@@ -99,9 +99,7 @@ Evaluation evaluate(const RematProblem& problem, std::span<const NodeIndex> sche
     const NodeIndex node = schedule[p];
     result.peak = std::max(result.peak, live + problem.bytes[node] + problem.workspace[node]);
     result.cost += problem.cost[node];
-    live += problem.bytes[node];
-    for (const std::size_t copy : ends[p])
-      live -= problem.bytes[schedule[copy]];
+    live += problem.bytes[node] - freed[p];
   }
   return result;
 }

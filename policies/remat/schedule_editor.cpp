@@ -24,10 +24,15 @@ ScheduleEditor::ScheduleEditor(const RematProblem& problem, std::int64_t budget,
     copies_[node].push_back(occ);
     cost_ += problem.cost[node];
   }
-  for (const std::int64_t memory : memory_)
-    overflow_ += over(memory);
-  for (Occ occ = 0; occ < occs_.size(); ++occ)
-    add(occ, occs_[occ].end + 1, problem.bytes[occs_[occ].node]);
+  std::vector<std::int64_t> freed(schedule.size() + 1);  // bytes freed before a position
+  for (const Item& item : occs_)
+    freed[item.end + std::size_t{1}] += problem.bytes[item.node];
+  std::int64_t live = 0;
+  for (Position p = 0; p < memory_.size(); ++p) {
+    live += problem.bytes[occs_[p].node] - freed[p];
+    memory_[p] += live;
+    overflow_ += over(memory_[p]);
+  }
 }
 
 Schedule ScheduleEditor::schedule() const {

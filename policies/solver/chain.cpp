@@ -56,33 +56,31 @@ NodeIndex chain_length(const RematProblem& problem, std::string_view policy) {
   return n;
 }
 
-std::vector<Schedule> revolve_schedules(const RematProblem& problem, int checkpoints) {
+Schedule revolve_schedule(const RematProblem& problem, int checkpoints) {
   const NodeIndex n = chain_length(problem, "revolve");
-  const auto most = static_cast<int>(n) - 1;
-  std::vector<Schedule> schedules;
-  const auto add = [&](int kept) {
-    const std::vector<std::vector<int>> repeats = revolve_repeats(static_cast<int>(n), kept);
-    Schedule schedule;
-    for (NodeIndex v = 0; v < n; ++v)
-      schedule.push_back(v);
-    for (NodeIndex v = n; v-- > 0;) {
-      for (const int again : repeats[v])
-        schedule.push_back(static_cast<NodeIndex>(again));
-      schedule.push_back(2 * n - 1 - v);
-    }
-    schedules.push_back(std::move(schedule));
-  };
-  if (checkpoints > 0) {
-    add(std::min(checkpoints, most));
-  } else {
-    for (int kept = most; kept >= 0; --kept)
-      add(kept);
+  if (n > kLongestReversal) {
+    throw UserError(
+        fmt::format("revolve is for chains of up to {} forward nodes, since its work grows with "
+                    "their square, and this one has {}. Choose another policy",
+                    kLongestReversal, n));
   }
-  return schedules;
+  const std::vector<std::vector<int>> repeats =
+      revolve_repeats(static_cast<int>(n), std::min(checkpoints, static_cast<int>(n) - 1));
+  Schedule schedule;
+  for (NodeIndex v = 0; v < n; ++v)
+    schedule.push_back(v);
+  for (NodeIndex v = n; v-- > 0;) {
+    for (const int again : repeats[v])
+      schedule.push_back(static_cast<NodeIndex>(again));
+    schedule.push_back(2 * n - 1 - v);
+  }
+  return schedule;
 }
 
 namespace chain_detail {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kStates = 2'000'000;  // states of the recurrence, before sizes are rounded
 
@@ -90,13 +88,14 @@ constexpr std::size_t kStates = 2'000'000;  // states of the recurrence, before 
 class Rotor {
  public:
   // Sizes are counted in multiples of `slot`, rounded up.
-  Rotor(const RematProblem& problem, NodeIndex n, std::int64_t slot)
+  Rotor(const RematProblem& problem, NodeIndex n, std::int64_t slot, Clock::time_point deadline)
       : problem_(problem),
+        deadline_(deadline),
         n_(n),
         slot_(slot),
         limit_(slot == 1 ? kStates : std::numeric_limits<std::size_t>::max()) {}
 
-  // False when there are too many states.
+  // False when there are too many states, or no time is left.
   bool solve(std::int64_t memory) {
     cost(1, n_, memory);
     return states_.size() < limit_;
@@ -157,6 +156,7 @@ class Rotor {
     if (memory < 0) return kInfinite;
     const Key key{s, t, memory};
     if (const auto known = states_.find(key); known != states_.end()) return known->second.cost;
+    if ((states_.size() & 255U) == 0 && Clock::now() > deadline_) limit_ = 0;
     if (states_.size() >= limit_) return kInfinite;
     Choice best;
     if (memory >= m_all(s, t)) {
@@ -193,6 +193,7 @@ class Rotor {
   }
 
   const RematProblem& problem_;
+  Clock::time_point deadline_;
   NodeIndex n_;
   std::int64_t slot_;
   std::size_t limit_;  // limit of the number of states
@@ -203,7 +204,8 @@ class Rotor {
 }  // namespace
 }  // namespace chain_detail
 
-std::optional<RotorPlan> rotor_schedule(const RematProblem& problem, std::int64_t budget) {
+std::optional<RotorPlan> rotor_schedule(const RematProblem& problem, std::int64_t budget,
+                                        std::chrono::steady_clock::time_point deadline) {
   const NodeIndex n = chain_length(problem, "rotor");
   const std::int64_t room = budget - problem.fixed;
   if (room < 0) return std::nullopt;
@@ -211,7 +213,7 @@ std::optional<RotorPlan> rotor_schedule(const RematProblem& problem, std::int64_
   const std::int64_t slots =
       std::clamp<std::int64_t>(10'000'000 / (std::int64_t{n} * n + 1), 50, 1000);
   for (const std::int64_t slot : {std::int64_t{1}, room / slots + 2}) {
-    chain_detail::Rotor rotor(problem, n, slot);
+    chain_detail::Rotor rotor(problem, n, slot, deadline);
     const std::int64_t memory = room / slot;
     if (!rotor.solve(memory)) continue;
     const std::int64_t cost = rotor.best(memory);

@@ -32,6 +32,9 @@ constexpr NodeIndex kWholeProgramNodes = 128;
 constexpr std::size_t kMatrixEntries = 200'000;
 constexpr int kFirstIterations = 4'000;
 constexpr int kNextIterations = 1'000;
+// Largest number of nodes of a graph whose stages are all rounded together: a table of what is
+// resident has its square.
+constexpr NodeIndex kRoundedNodes = 8'000;
 // Iterations that bring memory within the budget if no single eviction helps.
 constexpr std::int64_t kRepairs = 20'000;
 
@@ -50,6 +53,10 @@ class CheckmateRounding {
           "evaluation of a node, in place of {}, and counts memory there",
           stages_, problem_.size());
     }
+    if (problem_.size() > kRoundedNodes) {
+      note += fmt::format("; one stage is rounded at a time, since there are more than {} nodes",
+                          kRoundedNodes);
+    }
     if (!whole || !fits_) {
       const std::string closed = close();
       note += note.empty() || closed.empty() ? closed : "; " + closed;
@@ -57,7 +64,11 @@ class CheckmateRounding {
     std::vector<Schedule> candidates;
     for (Solution& one : roundings_)
       candidates.push_back(std::move(one.schedule));
-    PlanResult result = choose_schedule(problem_, request_, "checkmate_lp", std::move(candidates));
+    ScheduleChoice choice(problem_, request_, "checkmate_lp", begin_);
+    choice.give_until(0.97);
+    for (Schedule& schedule : candidates)
+      choice.consider(std::exchange(schedule, {}));
+    PlanResult result = choice.result();
     result.note = std::move(note);
     // The relaxation is no bound for schedules outside its class.
     const bool bounded = request_.schedule_class == ScheduleClass::kCheckmate ||
@@ -133,11 +144,12 @@ class CheckmateRounding {
   template <class Complete>
   void round(const Fractions& resident, const std::vector<NodeIndex>& ends, int thresholds,
              int random, Complete complete) {
-    for (int k = 1; k < thresholds; ++k) {
+    if (problem_.size() > kRoundedNodes) return;
+    for (int k = 1; k < thresholds && Clock::now() < at(0.8); ++k) {
       const double threshold = static_cast<double>(k) / thresholds;
       consider(complete(kept(resident, ends, [&](double s) { return s >= threshold; })));
     }
-    for (int k = 0; k < random; ++k) {
+    for (int k = 0; k < random && Clock::now() < at(0.8); ++k) {
       consider(complete(kept(resident, ends, [&](double s) {
         return static_cast<double>(rng_() >> 11) * 0x1.0p-53 < s;
       })));
@@ -147,8 +159,10 @@ class CheckmateRounding {
   // Rounds the values that enter one stage and keeps all else.
   void round_one_stage(const Fractions& resident, const std::vector<NodeIndex>& ends) {
     for (const CutChoice& choice :
-         single_stage_roundings(problem_, request_.budget.count, ends, resident))
+         single_stage_roundings(problem_, request_.budget.count, ends, resident)) {
+      if (fits_ && Clock::now() > at(0.8)) return;
       consider(schedule_of(problem_, choice));
+    }
   }
 
   // Keeps a value that may be computed only once until its last reader.

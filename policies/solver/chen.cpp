@@ -1,6 +1,9 @@
 #include "policies/solver/chen.hpp"
 
 #include <string>
+#include <unordered_set>
+
+#include <boost/functional/hash.hpp>
 
 #include "graph/core/errors.hpp"
 #include "policies/remat/keep_set.hpp"
@@ -22,8 +25,13 @@ void consider_kept(const RematProblem& problem, const std::vector<NodeIndex>& ke
 
 void consider_greedy(const RematProblem& problem, const std::vector<NodeIndex>& candidates,
                      ScheduleChoice& choice) {
-  for (const std::vector<NodeIndex>& kept : chen_greedy_checkpoints(problem, candidates))
-    consider_kept(problem, kept, choice);
+  std::unordered_set<std::size_t> considered;  // different thresholds mostly choose alike
+  for (const std::int64_t threshold : chen_greedy_thresholds(problem)) {
+    if (choice.late()) return;
+    const std::vector<NodeIndex> kept = chen_greedy_checkpoints(problem, candidates, threshold);
+    if (considered.insert(boost::hash_range(kept.begin(), kept.end())).second)
+      consider_kept(problem, kept, choice);
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // to a budget.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -12,14 +13,27 @@ namespace tidemark {
 
 // Takes candidates one at a time and keeps few of them: there may be hundreds, each longer than the
 // graph.
+//
+// The request's time limit holds for all of it: candidates are made while there is time for them,
+// and the rest is for the bound.
 class ScheduleChoice {
  public:
+  using Clock = std::chrono::steady_clock;
   // Both live longer. `policy` is named in the reason.
-  ScheduleChoice(const RematProblem& problem, const PlanRequest& request, std::string_view policy);
+  ScheduleChoice(const RematProblem& problem, const PlanRequest& request, std::string_view policy,
+                 Clock::time_point begin = Clock::now());
 
+  // Gives candidates from here on the time until this share of the limit is over.
+  void give_until(double share) { candidates_end_ = at(share); }
+  [[nodiscard]] Clock::time_point candidates_end() const { return candidates_end_; }
+  // Whether no more candidates are to be made; those that are made all the same are passed over.
+  [[nodiscard]] bool late() const { return Clock::now() > candidates_end_; }
+
+  // Passes over an empty schedule: one that was too long to make.
   void consider(Schedule schedule);
   // Gives what room the best candidates leave to values that they recompute.
-  void use_room();
+  // They have until `share` of the time limit is over.
+  void use_room(double share = 0.85);
   // Returns the cheapest candidate that fits, if any does.
   [[nodiscard]] std::optional<Solution> cheapest() const;
   // Returns the cheapest candidate that fits and is of the class; if none fits, that of the least
@@ -28,11 +42,16 @@ class ScheduleChoice {
 
  private:
   [[nodiscard]] bool fits(const Solution& s) const;
+  [[nodiscard]] Clock::time_point at(double share) const;
+  [[nodiscard]] bool too_dear(const Schedule& schedule) const;
   void take(Solution next);
 
   const RematProblem& problem_;
   const PlanRequest& request_;
   std::string_view policy_;
+  Clock::time_point begin_;
+  Clock::time_point candidates_end_;
+  bool too_long_ = false;       // whether some candidate was too long to make
   std::vector<Solution> best_;  // those that fit, the cheapest first; else that of the least peak
 };
 

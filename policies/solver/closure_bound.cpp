@@ -13,6 +13,8 @@ namespace tidemark {
 namespace closure_bound_detail {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr std::size_t kChoicesHandedOn = 8;  // choices that are handed on
 constexpr int kPrices = 40;                  // prices that are tried at most
 
@@ -40,8 +42,8 @@ struct Relaxed {
 
 class CutRelaxation {
  public:
-  CutRelaxation(const RematProblem& problem, const ClosureCut& cut)
-      : problem_(problem), cut_(cut), needed_(cut.node), input_(cut.node) {
+  CutRelaxation(const RematProblem& problem, const ClosureCut& cut, Clock::time_point deadline)
+      : problem_(problem), cut_(cut), deadline_(deadline), needed_(cut.node), input_(cut.node) {
     for (const NodeIndex i : cut.needed)
       needed_[i] = true;
     for (const NodeIndex dep : problem.deps[cut.node])
@@ -73,7 +75,8 @@ class CutRelaxation {
   // Vertices: r_i, then a_i (i is there after v, kept or recomputed), source, sink. Choosing r_i
   // gains price bytes_i - cost_i and takes a_i and the a's of its inputs along; an a_i that nothing
   // else needs costs price bytes_i.
-  [[nodiscard]] Line at(double price, const Decisions& decisions) const {
+  // Returns nothing where the deadline comes first.
+  [[nodiscard]] std::optional<Line> at(double price, const Decisions& decisions) const {
     const NodeIndex n = cut_.node;
     FlowNetwork network(2 * std::size_t{n} + 2);
     const std::uint32_t source = 2 * n;
@@ -108,11 +111,12 @@ class CutRelaxation {
       }
       take_along(i, all, network);
     }
-    const double flow = network.run(source, sink);
+    const std::optional<double> flow = network.run(source, sink, deadline_);
+    if (!flow) return std::nullopt;
     Line result{.price = price};
     const double room = static_cast<double>(cut_.room);
     // The possible error of the sums is subtracted.
-    result.value = forced - fixed - (gains - flow) - price * room -
+    result.value = forced - fixed - (gains - *flow) - price * room -
                    1e-9 * (forced + std::abs(fixed) + gains + price * room);
     result.slope = -room;
     add_choice(network, result);
@@ -145,6 +149,7 @@ class CutRelaxation {
 
   const RematProblem& problem_;
   const ClosureCut& cut_;
+  Clock::time_point deadline_;
   std::vector<bool> needed_, input_;
   double least_ = 0;  // lower limit of the prices that are tried
   double most_ = 0;
@@ -172,12 +177,13 @@ Relaxed CutRelaxation::relax(const Decisions& decisions, double enough, double p
   std::optional<Line>& high = best.high;
   double step = 2;
   for (int k = 0; k < kPrices; ++k) {
-    Line line = at(price, decisions);
-    if (line.value > best.cost) {
-      best.cost = line.value;
+    std::optional<Line> line = at(price, decisions);
+    if (!line) break;
+    if (line->value > best.cost) {
+      best.cost = line->value;
       best.price = price;
     }
-    (line.slope > 0 ? low : high) = std::move(line);
+    (line->slope > 0 ? low : high) = std::move(line);
     if (low && high) {
       const std::optional<double> next = price_between(*low, *high, best.cost, enough);
       if (!next) break;
@@ -213,9 +219,9 @@ std::optional<NodeIndex> CutRelaxation::undecided(const Relaxed& relaxed) const 
 }  // namespace closure_bound_detail
 
 ClosureBound closure_bound(const RematProblem& problem, const ClosureCut& cut, double enough,
-                           double price) {
+                           double price, std::chrono::steady_clock::time_point deadline) {
   closure_bound_detail::Relaxed relaxed =
-      closure_bound_detail::CutRelaxation(problem, cut).relax({}, enough, price);
+      closure_bound_detail::CutRelaxation(problem, cut, deadline).relax({}, enough, price);
   ClosureBound result{.cost = relaxed.cost, .price = relaxed.price};
   if (relaxed.high) result.recomputed.push_back(std::move(relaxed.high->recomputed));
   return result;
@@ -224,7 +230,7 @@ ClosureBound closure_bound(const RematProblem& problem, const ClosureCut& cut, d
 ClosureBound closure_branch_and_bound(const RematProblem& problem, const ClosureCut& cut,
                                       int relaxations,
                                       std::chrono::steady_clock::time_point deadline) {
-  const closure_bound_detail::CutRelaxation branching(problem, cut);
+  const closure_bound_detail::CutRelaxation branching(problem, cut, deadline);
   struct Leaf {
     double bound = 0;
     double price = 0;

@@ -32,9 +32,10 @@ struct ClosureBound {
 };
 
 // Exact for the relaxation unless it is no more than `enough`, where it may end early. `price` is
-// where the search for the best begins; 0: anywhere.
-[[nodiscard]] ClosureBound closure_bound(const RematProblem& problem, const ClosureCut& cut,
-                                         double enough = 0, double price = 0);
+// where the search for the best begins; 0: anywhere. At `deadline` the best so far is returned.
+[[nodiscard]] ClosureBound closure_bound(
+    const RematProblem& problem, const ClosureCut& cut, double enough = 0, double price = 0,
+    std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max());
 
 // Returns the bound with whole choices: branch and bound on r_i, the lowest bound first, until
 // `relaxations` have been solved. Exact if it ends before.

@@ -9,6 +9,7 @@ namespace tidemark {
 namespace keep_more_detail {
 namespace {
 
+using Clock = std::chrono::steady_clock;
 using Occ = ScheduleEditor::Occ;
 
 // Limit of repeats x length over all passes: each repeat that is tried costs time in proportion to
@@ -20,8 +21,12 @@ enum class First : std::uint8_t { kMostPerByte, kMost };
 
 class Keeper {
  public:
-  Keeper(const RematProblem& problem, std::int64_t budget, const Schedule& schedule)
-      : problem_(problem), list_(problem, budget, schedule), parts_(problem.size()) {
+  Keeper(const RematProblem& problem, std::int64_t budget, const Schedule& schedule,
+         Clock::time_point deadline)
+      : problem_(problem),
+        deadline_(deadline),
+        list_(problem, budget, schedule),
+        parts_(problem.size()) {
     for (NodeIndex node = 0; node < problem.size(); ++node) {
       // Only parts have a negative workspace.
       if (problem.workspace[node] < 0) parts_[problem.deps[node].front()].push_back(node);
@@ -39,6 +44,7 @@ class Keeper {
       work += repeats.size() * list_.length();
       bool changed = false;
       for (const Repeat& repeat : repeats) {
+        if (late()) break;
         if (!list_.exists(repeat.occ) || list_.is_first(repeat.occ)) continue;
         const std::size_t mark = list_.mark();
         take_out(repeat.occ);
@@ -49,7 +55,7 @@ class Keeper {
         }
       }
       list_.commit();
-      if (!changed || work > kMostWork) break;
+      if (!changed || work > kMostWork || late()) break;
     }
   }
 
@@ -59,6 +65,8 @@ class Keeper {
     double worth;
   };
 
+  [[nodiscard]] bool late() const { return Clock::now() > deadline_; }
+
   // Returns the repeats that can be taken out alone, the most worth first.
   std::vector<Repeat> ranked(First first) {
     std::vector<Occ> all;
@@ -67,6 +75,7 @@ class Keeper {
     }
     std::vector<Repeat> repeats;
     for (const Occ occ : all) {
+      if (late()) break;
       const std::size_t mark = list_.mark();
       const std::int64_t before = list_.cost();
       const std::int64_t bytes = std::max<std::int64_t>(problem_.bytes[list_.node(occ)], 1);
@@ -115,6 +124,7 @@ class Keeper {
   }
 
   const RematProblem& problem_;
+  Clock::time_point deadline_;
   ScheduleEditor list_;
   std::vector<std::vector<NodeIndex>> parts_;  // by node: the nodes that are parts of its output
   std::vector<Occ> stack_;
@@ -123,12 +133,13 @@ class Keeper {
 }  // namespace
 }  // namespace keep_more_detail
 
-Schedule keep_more(const RematProblem& problem, std::int64_t budget, const Schedule& schedule) {
+Schedule keep_more(const RematProblem& problem, std::int64_t budget, const Schedule& schedule,
+                   std::chrono::steady_clock::time_point deadline) {
   using keep_more_detail::First;
-  keep_more_detail::Keeper per_byte(problem, budget, schedule);
+  keep_more_detail::Keeper per_byte(problem, budget, schedule, deadline);
   if (!per_byte.fits() || schedule.size() == problem.size()) return schedule;
   per_byte.run(First::kMostPerByte);
-  keep_more_detail::Keeper most(problem, budget, schedule);
+  keep_more_detail::Keeper most(problem, budget, schedule, deadline);
   most.run(First::kMost);
   return (most.cost() < per_byte.cost() ? most : per_byte).schedule();
 }

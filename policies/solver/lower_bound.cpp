@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
+#include <queue>
 #include <utility>
 
 #include "policies/solver/closure_bound.hpp"
@@ -15,6 +16,8 @@ namespace {
 constexpr std::size_t kClosures = 80;    // cuts
 constexpr int kRelaxations = 200;        // relaxations of the tightest cut
 constexpr std::int64_t kLevels = 16384;  // levels of cost in the table of cheapest_cover
+constexpr std::int64_t kFewestLevels = 1024;
+constexpr std::int64_t kMostEntries = 100'000'000;  // items x levels, where there are more levels
 
 // Sorts by descending bytes per cost; free items first.
 void sort_by_ratio(std::vector<KnapsackItem>& items) {
@@ -63,6 +66,25 @@ Order order_around(const RematProblem& problem, NodeIndex v, bool fixed_order) {
 
 // The values that may be dropped among those that must be in memory or recomputed when v is
 // computed.
+// Returns an upper limit of the bytes by which each node's cut exceeds the budget: of all nodes,
+// those count that come before it in the list and are read after it.
+std::vector<std::int64_t> most_excess(const RematProblem& problem, std::int64_t budget) {
+  std::vector<std::int64_t> excess(problem.size());
+  std::vector<std::int64_t> ended(problem.size());  // bytes whose last reader is the node
+  std::int64_t across = 0;
+  for (NodeIndex v = 0; v < problem.size(); ++v) {
+    across -= ended[v];
+    excess[v] = problem.footprint(v) + across - budget;
+    // An input that is read later counts once.
+    for (const NodeIndex dep : problem.deps[v])
+      excess[v] -= problem.readers[dep].back() > v ? problem.bytes[dep] : 0;
+    if (problem.readers[v].empty()) continue;
+    across += problem.bytes[v];
+    ended[problem.readers[v].back()] += problem.bytes[v];
+  }
+  return excess;
+}
+
 struct NodeCut {
   ClosureCut closure;
   std::vector<KnapsackItem> items;
@@ -108,7 +130,10 @@ std::int64_t cheapest_cover(std::vector<KnapsackItem> items, std::int64_t excess
   lower_bound_detail::sort_by_ratio(items);
   const std::int64_t enough = lower_bound_detail::greedy_cover(items, excess);
   if (enough == 0) return 0;
-  unit = std::max<std::int64_t>({unit, 1, enough / lower_bound_detail::kLevels});
+  const std::int64_t finest =
+      std::clamp(lower_bound_detail::kMostEntries / static_cast<std::int64_t>(items.size()),
+                 lower_bound_detail::kFewestLevels, lower_bound_detail::kLevels);
+  unit = std::max<std::int64_t>({unit, 1, enough / finest});
   // most[c]: the most bytes that are dropped for c units.
   const auto levels = static_cast<std::size_t>(enough / unit);
   std::vector<std::int64_t> most(levels + 1, 0);
@@ -126,23 +151,44 @@ std::int64_t cheapest_cover(std::vector<KnapsackItem> items, std::int64_t excess
 std::int64_t cut_bound(const RematProblem& problem, std::int64_t budget,
                        ScheduleClass schedule_class, std::chrono::steady_clock::time_point deadline,
                        std::vector<CutChoice>* choices) {
+  using Clock = std::chrono::steady_clock;
+  // Shares of the time that are over when no more cuts are looked at, and no more tables made.
+  constexpr double kForCuts = 0.4;
+  constexpr double kForCovers = 0.6;
+  const Clock::time_point begin = Clock::now();
   const bool fixed_order = schedule_class != ScheduleClass::kUnrestricted;
   struct Tight {
     NodeIndex node;
     std::int64_t at_most;
   };
   std::vector<Tight> tight;
+  const std::vector<std::int64_t> excess = lower_bound_detail::most_excess(problem, budget);
+  std::vector<NodeIndex> exceeding;
   for (NodeIndex v = 0; v < problem.size(); ++v) {
+    if (excess[v] > 0) exceeding.push_back(v);
+  }
+  const auto late = [&](double share) {
+    if (deadline == Clock::time_point::max()) return false;
+    const auto now = Clock::now();
+    return now > begin + std::chrono::duration_cast<Clock::duration>((deadline - begin) * share);
+  };
+  // Where time does not suffice for all cuts, those that exceed the budget most are looked at.
+  std::stable_sort(exceeding.begin(), exceeding.end(),
+                   [&](NodeIndex a, NodeIndex b) { return excess[a] > excess[b]; });
+  for (const NodeIndex v : exceeding) {
+    if (late(kForCuts)) break;
     const lower_bound_detail::NodeCut cut =
         lower_bound_detail::cut_at(problem, v, budget, fixed_order);
     if (cut.excess > 0) tight.push_back({v, cut.at_most});
   }
+  std::sort(tight.begin(), tight.end(),
+            [](const Tight& a, const Tight& b) { return a.node < b.node; });
   // Cuts that may be the greatest first, so that most need no table.
   std::stable_sort(tight.begin(), tight.end(),
                    [](const Tight& a, const Tight& b) { return a.at_most > b.at_most; });
   std::int64_t best = 0;
   for (const Tight& one : tight) {
-    if (one.at_most <= best || std::chrono::steady_clock::now() > deadline) break;
+    if (one.at_most <= best || late(kForCovers)) break;
     const lower_bound_detail::NodeCut cut =
         lower_bound_detail::cut_at(problem, one.node, budget, fixed_order);
     best = std::max(best, cheapest_cover(cut.items, cut.excess));
@@ -163,10 +209,10 @@ std::int64_t cut_bound(const RematProblem& problem, std::int64_t budget,
   };
   std::optional<NodeIndex> tightest;
   for (std::size_t k = 0; k < std::min(tight.size(), lower_bound_detail::kClosures); ++k) {
-    if (std::chrono::steady_clock::now() > deadline) break;
+    if (late(1)) break;
     const lower_bound_detail::NodeCut cut =
         lower_bound_detail::cut_at(problem, tight[k].node, budget, fixed_order);
-    ClosureBound closure = closure_bound(problem, cut.closure, greatest, price);
+    ClosureBound closure = closure_bound(problem, cut.closure, greatest, price, deadline);
     if (closure.cost <= greatest) continue;
     tightest = tight[k].node;
     price = closure.price;
@@ -189,18 +235,21 @@ Schedule schedule_of(const RematProblem& problem, const CutChoice& choice) {
   for (const NodeIndex node : choice.recomputed)
     dropped[node] = true;
   Schedule schedule;
-  std::vector<bool> wanted(problem.size());
+  std::priority_queue<NodeIndex> wanted;  // nodes to recompute before v, the latest first
   for (NodeIndex v = 0; v < problem.size(); ++v) {
     if (v > choice.node) {
       const auto want = [&](NodeIndex reader) {
-        for (const NodeIndex dep : problem.deps[reader])
-          wanted[dep] = wanted[dep] || dropped[dep];
+        for (const NodeIndex dep : problem.deps[reader]) {
+          if (!dropped[dep]) continue;
+          dropped[dep] = false;
+          wanted.push(dep);
+        }
       };
       want(v);
       const auto before = static_cast<std::ptrdiff_t>(schedule.size());
-      for (NodeIndex i = choice.node; i-- > 0;) {
-        if (!wanted[i]) continue;
-        wanted[i] = dropped[i] = false;
+      while (!wanted.empty()) {
+        const NodeIndex i = wanted.top();
+        wanted.pop();
         want(i);
         schedule.push_back(i);
       }

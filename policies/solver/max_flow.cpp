@@ -13,18 +13,24 @@ void FlowNetwork::add_edge(std::uint32_t from, std::uint32_t to, double capacity
   first_[to] = edge + 1;
 }
 
-double FlowNetwork::run(std::uint32_t source, std::uint32_t sink) {
+std::optional<double> FlowNetwork::run(std::uint32_t source, std::uint32_t sink,
+                                       Clock::time_point deadline) {
+  auto late = [&, paths = 0U]() mutable {
+    return (++paths & 255U) == 0 && deadline != Clock::time_point::max() && Clock::now() > deadline;
+  };
   double greatest = 0;
   for (std::uint32_t e = first_[source]; e != kNone; e = edges_[e].next)
     greatest = std::max(greatest, edges_[e].capacity);
   least_ = greatest * 1e-12;
   double flow = 0;
   while (label(source, sink)) {
+    if (deadline != Clock::time_point::max() && Clock::now() > deadline) return std::nullopt;
     at_ = first_;
     for (;;) {
-      const double pushed = push(source, sink, std::numeric_limits<double>::max());
+      const double pushed = push(source, sink);
       if (pushed <= least_) break;
       flow += pushed;
+      if (late()) return std::nullopt;
     }
   }
   return flow;
@@ -44,18 +50,32 @@ bool FlowNetwork::label(std::uint32_t source, std::uint32_t sink) {
   return level_[sink] >= 0;
 }
 
-double FlowNetwork::push(std::uint32_t vertex, std::uint32_t sink, double limit) {
-  if (vertex == sink) return limit;
-  for (std::uint32_t& e = at_[vertex]; e != kNone; e = edges_[e].next) {
-    Edge& edge = edges_[e];
-    if (edge.capacity <= least_ || level_[edge.to] != level_[vertex] + 1) continue;
-    const double pushed = push(edge.to, sink, std::min(limit, edge.capacity));
-    if (pushed <= least_) continue;
-    edge.capacity -= pushed;
-    edges_[e ^ 1U].capacity += pushed;
-    return pushed;
+double FlowNetwork::push(std::uint32_t source, std::uint32_t sink) {
+  path_.clear();
+  for (std::uint32_t vertex = source; vertex != sink;) {
+    std::uint32_t& e = at_[vertex];
+    while (e != kNone &&
+           (edges_[e].capacity <= least_ || level_[edges_[e].to] != level_[vertex] + 1))
+      e = edges_[e].next;
+    if (e != kNone) {
+      path_.push_back(e);
+      vertex = edges_[e].to;
+      continue;
+    }
+    // Nothing leads on from here: the edge that led here is passed over.
+    if (path_.empty()) return 0;
+    vertex = edges_[path_.back() ^ 1U].to;
+    path_.pop_back();
+    at_[vertex] = edges_[at_[vertex]].next;
   }
-  return 0;
+  double pushed = std::numeric_limits<double>::max();
+  for (const std::uint32_t e : path_)
+    pushed = std::min(pushed, edges_[e].capacity);
+  for (const std::uint32_t e : path_) {
+    edges_[e].capacity -= pushed;
+    edges_[e ^ 1U].capacity += pushed;
+  }
+  return pushed;
 }
 
 }  // namespace tidemark

@@ -14,7 +14,9 @@
 // for an unknown reason.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace tidemark {
@@ -24,8 +26,10 @@ class FlowNetwork {
   explicit FlowNetwork(std::size_t vertices) : first_(vertices, kNone) {}
   void add_edge(std::uint32_t from, std::uint32_t to, double capacity);
   // Saturates the flow and returns it; afterwards reaches() tells the source's side of a minimum
-  // cut.
-  double run(std::uint32_t source, std::uint32_t sink);
+  // cut. Nothing is returned, and no cut known, where `deadline` comes first.
+  using Clock = std::chrono::steady_clock;
+  std::optional<double> run(std::uint32_t source, std::uint32_t sink,
+                            Clock::time_point deadline = Clock::time_point::max());
   [[nodiscard]] bool reaches(std::uint32_t vertex) const { return level_[vertex] >= 0; }
 
  private:
@@ -36,9 +40,11 @@ class FlowNetwork {
     double capacity;     // remaining capacity; edge e's opposite is e ^ 1
   };
   bool label(std::uint32_t source, std::uint32_t sink);
-  double push(std::uint32_t vertex, std::uint32_t sink, double limit);
+  // Pushes along one path of rising labels and returns how much; 0: there is none left.
+  double push(std::uint32_t source, std::uint32_t sink);
 
   std::vector<std::uint32_t> first_, at_;
+  std::vector<std::uint32_t> path_;  // edges from the source
   std::vector<Edge> edges_;
   std::vector<int> level_;
   double least_ = 0;  // capacities below count as none

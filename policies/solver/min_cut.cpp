@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_set>
+#include <utility>
 
 #include "policies/remat/keep_set.hpp"
+#include "policies/remat/spread_evenly.hpp"
 #include "policies/solver/max_flow.hpp"
 
 namespace tidemark {
 
-std::vector<bool> min_cut_saved(const RematProblem& problem, double price) {
+std::optional<std::vector<bool>> min_cut_saved(const RematProblem& problem, double price,
+                                               std::chrono::steady_clock::time_point deadline) {
   const auto forward = static_cast<NodeIndex>(forward_nodes(problem).size());
   // Vertices: r_i, a_i by forward node, source, sink. Chosen, on the source's side: r_i gains
   // price bytes_i - cost_i, a_i costs price bytes_i, and r_i takes its a's along.
@@ -30,7 +34,7 @@ std::vector<bool> min_cut_saved(const RematProblem& problem, double price) {
       network.add_edge(i, forward + dep, all);
     if (!read[i]) network.add_edge(forward + i, sink, saved);
   }
-  network.run(source, sink);
+  if (!network.run(source, sink, deadline)) return std::nullopt;
   std::vector<bool> result(problem.size());
   for (NodeIndex i = 0; i < forward; ++i) {
     const bool again = network.reaches(i);
@@ -50,21 +54,24 @@ void consider_min_cuts(const RematProblem& problem, ScheduleChoice& choice) {
     low = low == 0 ? ratio : std::min(low, ratio);
     high = std::max(high, ratio);
   }
-  std::vector<std::vector<bool>> cuts{min_cut_saved(problem, 0)};
   // A value may be dear because all its ancestors have to be recomputed with it.
   high *= static_cast<double>(problem.size());
-  for (int k = 0; k <= kPrices && low > 0; ++k) {
-    const double price = low * std::pow(high / low, static_cast<double>(k) / kPrices) * (1 + 1e-9);
-    std::vector<bool> saved = min_cut_saved(problem, price);
-    if (saved != cuts.back()) cuts.push_back(std::move(saved));
+  std::vector<double> prices;
+  for (int k = kPrices; k >= 0 && low > 0; --k)
+    prices.push_back(low * std::pow(high / low, static_cast<double>(k) / kPrices) * (1 + 1e-9));
+  prices.push_back(0);
+  std::unordered_set<std::vector<bool>> considered;
+  for (const double price : spread_evenly(std::move(prices))) {
+    const std::optional<std::vector<bool>> saved =
+        min_cut_saved(problem, price, choice.candidates_end());
+    if (!saved) return;
+    if (considered.insert(*saved).second) choice.consider(keep_schedule(problem, *saved));
   }
-  for (const std::vector<bool>& saved : cuts)
-    choice.consider(keep_schedule(problem, saved));
 }
 
 Schedule saved_share_schedule(const RematProblem& problem, double share) {
   constexpr std::size_t kLevels = 2000;
-  std::vector<bool> saved = min_cut_saved(problem, 0);
+  std::vector<bool> saved = *min_cut_saved(problem, 0);
   std::vector<NodeIndex> items;
   std::int64_t total = 0;
   for (NodeIndex i = 0; i < problem.size(); ++i) {

@@ -8,6 +8,8 @@
 // expensive operators; here each `price` of a byte gives one cut, and the budget chooses.
 #pragma once
 
+#include <chrono>
+#include <optional>
 #include <vector>
 
 #include "policies/remat/problem.hpp"
@@ -15,11 +17,14 @@
 
 namespace tidemark {
 
-// Returns for each node whether its value is saved, at `price` units of cost per byte.
-[[nodiscard]] std::vector<bool> min_cut_saved(const RematProblem& problem, double price);
+// Returns for each node whether its value is saved, at `price` units of cost per byte; nothing
+// where `deadline` comes first.
+[[nodiscard]] std::optional<std::vector<bool>> min_cut_saved(
+    const RematProblem& problem, double price,
+    std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max());
 
 // Considers keep_schedule() of the cuts of prices between the least and the greatest ratio of cost
-// to bytes.
+// to bytes, as many as the choice gives time for.
 void consider_min_cuts(const RematProblem& problem, ScheduleChoice& choice);
 
 // PyTorch's activation_memory_budget: of the forward bytes that backward reads, `share` is saved

@@ -48,6 +48,8 @@ class NeighbourhoodSearch {
   static constexpr double kCold = 0.0002;
   static constexpr std::size_t kLikely = 24;       // values that are weighed with their inputs
   static constexpr std::int64_t kCleanEvery = 50;  // iterations
+  // Repeats x length, for which a plan is cleaned even after the deadline.
+  static constexpr std::size_t kLateCleaning = 20'000'000;
 
   [[nodiscard]] bool late() {
     if ((++clock_ & 7U) != 0) return late_;
@@ -132,8 +134,6 @@ class NeighbourhoodSearch {
     }
     return last;
   }
-  // --- making room ---
-
   struct Candidate {
     NodeIndex node;
     Occ copy;
@@ -237,7 +237,9 @@ class NeighbourhoodSearch {
     std::vector<Occ> order = repeats_;
     for (std::size_t k = order.size(); k > 1; --k)
       std::swap(order[k - 1], order[below(k)]);
+    std::size_t work = 0;
     for (const Occ occ : order) {
+      if (late() && (work += list_.length()) > kLateCleaning) break;
       if (!list_.exists(occ) || list_.is_first(occ)) continue;
       try_without(occ);
     }
@@ -248,8 +250,6 @@ class NeighbourhoodSearch {
     erase_with_sources(occ);
     if (list_.overflow() > before) list_.undo_to(mark);
   }
-
-  // --- the search ---
 
   void descend() {
     std::int64_t current = list_.cost();

@@ -32,7 +32,7 @@ constexpr NodeIndex kAlwaysSolved = 40;
 constexpr std::int64_t kStatesPerIteration = 500;  // for the exact search on larger graphs
 constexpr std::int64_t kMostStates = 5'000'000;
 constexpr std::size_t kStages = 48;  // stages of a chain that rotor's plans are made of, at most
-constexpr std::size_t kMostCompared = 2000;  // nodes up to which simpler policies are asked first
+constexpr std::size_t kMostCompared = 2000;  // nodes up to which simpler policies are asked last
 constexpr int kChoicesTried = 9;             // choices of the bound that are tried as starts
 constexpr int kSmallerBudgets = 24;          // steps from the least budget to that of keeping all
 constexpr int kSmallerBudgetsTried = 8;      // the nearest below the budget
@@ -62,6 +62,12 @@ class Planner {
 
  private:
   void search(const Schedule& once) {
+    if (problem_.size() > kMostCompared) {
+      // Its neighbourhood search takes long to fit a large graph, which simpler policies do at
+      // once.
+      start_from_policies(0.3);
+      if (done()) return;
+    }
     if (problem_.size() <= kExactNodes) {
       search_small(once);
     } else {
@@ -76,7 +82,7 @@ class Planner {
     if (best_ && !done()) improve(once, iterations(), 0.15, false);
     if (!done()) start_from_blocks();
     if (!done()) combine_cuts();
-    if (!done()) start_from_policies();
+    if (!done() && problem_.size() <= kMostCompared) start_from_policies(0.8);
     if (!done()) reach_budget(once, iterations(), 0.97);
   }
 
@@ -87,7 +93,7 @@ class Planner {
     start_from_less(once);
     if (!done() && request_.schedule_class != ScheduleClass::kUnrestricted) combine_cuts();
     if (done()) return;
-    if (problem_.size() > kAlwaysSolved) start_from_policies();
+    if (problem_.size() > kAlwaysSolved) start_from_policies(0.8);
     if (done()) return;
     solve();
     if (!done() && !complete_) improve(once, iterations(), 0.97, true);
@@ -135,8 +141,10 @@ class Planner {
   void start_from_roundings(const std::vector<CutChoice>& roundings) {
     std::vector<Solution> starts;
     starts.reserve(roundings.size());
-    for (const CutChoice& choice : roundings)
+    for (const CutChoice& choice : roundings) {
+      if (Clock::now() > at(0.45)) break;
       starts.push_back(evaluated(problem_, schedule_of(problem_, choice)));
+    }
     std::stable_sort(starts.begin(), starts.end(), [](const Solution& a, const Solution& b) {
       return std::pair(a.evaluation.cost, a.evaluation.peak) <
              std::pair(b.evaluation.cost, b.evaluation.peak);
@@ -177,27 +185,31 @@ class Planner {
     if (found) consider(*found);
   }
 
-  // Starts from the plans of simpler policies, which are plans of this one, too.
-  void start_from_policies() {
-    if (problem_.size() > kMostCompared) return;
+  // Starts from the plans of simpler policies, which are plans of this one, too, until `share` of
+  // the time is over.
+  void start_from_policies(double share) {
     const auto start = [&](const std::optional<Solution>& found) {
       if (!found || done()) return;
       if (class_fault(problem_, found->schedule, request_.schedule_class)) return;
       consider(*found);
-      start_from(found->schedule, at(0.8));
+      start_from(found->schedule, at(share));
     };
-    ScheduleChoice choice(problem_, request_, "optimal");
-    consider_min_cuts(problem_, choice);
+    ScheduleChoice choice(problem_, request_, "optimal", start_);
+    choice.give_until(0.4 * share);
     for (const std::string_view over : {"articulation", "layers"})
       consider_chen(problem_, over, choice);
+    choice.give_until(0.6 * share);
+    consider_min_cuts(problem_, choice);
+    choice.give_until(0.8 * share);
     if (const std::vector<Stage> stages = stages_of(problem_, kStages); stages.size() > 1) {
       for (Schedule& schedule : first_stages_schedules(problem_, stages))
         choice.consider(std::move(schedule));
-      const BlockChainOptions whole{.stages = kStages, .plans = 0, .deadline = at(0.6)};
+      const BlockChainOptions whole{
+          .stages = kStages, .plans = 0, .deadline = choice.candidates_end()};
       for (Schedule& schedule : block_chain_schedules(problem_, request_.budget.count, whole))
         choice.consider(std::move(schedule));
     }
-    choice.use_room();
+    choice.use_room(0.9 * share);
     start(choice.cheapest());
   }
 

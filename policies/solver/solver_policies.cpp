@@ -46,19 +46,26 @@ PlanResult plan_stages(const RematProblem& problem, const PlanRequest& request,
                     "itself of what comes before. Choose another policy",
                     policy));
   }
-  ScheduleChoice choice(problem, request, policy);
+  const auto begin = ScheduleChoice::Clock::now();
+  ScheduleChoice choice(problem, request, policy, begin);
   if (footprint_fault(problem, request.budget.count)) return choice.result();
+  choice.give_until(0.2);
   for (Schedule& schedule : first_stages_schedules(problem, stages))
     choice.consider(std::move(schedule));
   for (const std::string_view over : {"articulation", "layers"})
     consider_chen(problem, over, choice);
-  choice.use_room();
-  for (const BlockChainOptions& one : options) {
+  choice.use_room(0.3);
+  double share = 0.3;
+  for (BlockChainOptions one : options) {
+    share += 0.5 / static_cast<double>(options.size());
     // The best of each have their room used: the cheapest of all need not be the best with it.
-    ScheduleChoice found(problem, request, policy);
+    ScheduleChoice found(problem, request, policy, begin);
+    found.give_until(share - 0.05);
+    one.deadline = found.candidates_end();
     for (Schedule& schedule : block_chain_schedules(problem, request.budget.count, one))
       found.consider(std::move(schedule));
-    found.use_room();
+    found.use_room(share);
+    choice.give_until(1);
     if (const std::optional<Solution> best = found.cheapest()) choice.consider(best->schedule);
   }
   return choice.result();
@@ -66,12 +73,12 @@ PlanResult plan_stages(const RematProblem& problem, const PlanRequest& request,
 
 PlanFunction decode_rotor(const Decoder& /*d*/) {
   return [](const RematProblem& problem, const PlanRequest& request) {
-    if (!is_chain(problem)) {
+    if (!is_chain(problem) || forward_count(problem) > kLongestRotor) {
       const BlockChainOptions whole{.stages = kRotorStages, .plans = 0, .seed = request.seed};
       return plan_stages(problem, request, "rotor", {&whole, 1});
     }
     ScheduleChoice choice(problem, request, "rotor");
-    if (auto found = rotor_schedule(problem, request.budget.count))
+    if (auto found = rotor_schedule(problem, request.budget.count, choice.candidates_end()))
       choice.consider(std::move(found->schedule));
     return choice.result();
   };
@@ -93,7 +100,9 @@ PlanFunction decode_min_cut(const Decoder& /*d*/) {
     if (request.saved_share) {
       choice.consider(saved_share_schedule(problem, *request.saved_share));
     } else if (!footprint_fault(problem, request.budget.count)) {
+      choice.give_until(0.4);
       consider_min_cuts(problem, choice);
+      choice.give_until(0.7);
       // Values that the cheapest cuts recompute are recomputed together, early in backward;
       // checkpoints part it. They are saved values, too.
       for (const std::string_view over : {"nodes", "articulation", "layers"})
@@ -132,21 +141,24 @@ constexpr std::array<PlanPolicy, kSolverPolicyCount> kSolverPolicies{{
     {"chen_greedy",
      "keeps a forward node, or articulation point, whenever the bytes since the last pass a "
      "threshold; tries up to 400 of them",
-     "Chen et al. 2016 (arXiv 1604.06174), algorithm 3", decode_chen_greedy},
+     "Chen et al. 2016 (arXiv 1604.06174), algorithm 3", decode_chen_greedy,
+     SearchKeys{.time_limit = true}},
     {"rotor",
      "the cheapest memory-persistent schedule of a chain with fused stages; in a chain of blocks, "
      "what room whole blocks leave goes to single values",
-     "Beaumont et al. 2019 (hal-02352969)", decode_rotor},
+     "Beaumont et al. 2019 (hal-02352969)", decode_rotor, SearchKeys{.time_limit = true}},
     {"rockmate",
      "rotor over blocks with `plans` ways to keep and recompute inside each distinct one",
-     "Zhao et al. 2023 (arXiv 2307.01236)", decode_rockmate, SearchKeys{.seed = true}},
+     "Zhao et al. 2023 (arXiv 2307.01236)", decode_rockmate,
+     SearchKeys{.time_limit = true, .seed = true}},
     {"checkmate_lp", "rounds the relaxation of Checkmate's integer program in two phases",
      "Jain et al. 2020 (arXiv 1910.02653), section 5", decode_checkmate_lp,
      SearchKeys{.time_limit = true, .seed = true}},
     {"min_cut",
      "saves what a minimum cut between forward and backward chooses, by bytes and cost, and more "
      "while there is room",
-     "PyTorch, functorch/_src/partitioners.py", decode_min_cut, SearchKeys{}, true},
+     "PyTorch, functorch/_src/partitioners.py", decode_min_cut, SearchKeys{.time_limit = true},
+     true},
     {"optimal", "exact search on small graphs, neighbourhood search with proven bounds on large",
      "Tidemark; the classes are those of Checkmate and Moccasin", decode_optimal,
      SearchKeys{.iterations = true, .time_limit = true, .seed = true}},

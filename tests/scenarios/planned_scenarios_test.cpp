@@ -363,7 +363,7 @@ TEST_SUITE("unit") {
     CHECK(refused("keep_all: {budget: 1GiB, iterations: 5}") ==
           "s.yaml:4:42: policies.keep_all.iterations: has no effect on keep_all; leave it out (it "
           "is for optimal)");
-    CHECK(refused("chen_greedy: {time_limit: 5s}").find("s.yaml:4:31: policies.chen_greedy") == 0);
+    CHECK(refused("chen_sqrt: {time_limit: 5s}").find("s.yaml:4:29: policies.chen_sqrt") == 0);
     CHECK(refused("min_cut: {seed: 3}").find("rockmate, checkmate_lp, optimal") !=
           std::string::npos);
     CHECK(refused("rockmate: {seed: 3, iterations: 4}").find("rockmate.iterations") !=
