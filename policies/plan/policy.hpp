@@ -87,6 +87,11 @@ class SequencePolicy : public Policy {
   // Whether the order is one for the memory of the device. It is asked for again with more held
   // back where its step does not fit.
   [[nodiscard]] virtual bool fills_device() const { return false; }
+  // Returns the policies that may stand in where no order of this one fits the device, since their
+  // orders are open to this one, too: those that construct orders and search nothing at random.
+  [[nodiscard]] virtual std::vector<std::unique_ptr<SequencePolicy>> stand_ins() const {
+    return {};
+  }
 };
 
 // Positions of one micro-batch of one step whose operators belong to one repeated block.

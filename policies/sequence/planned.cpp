@@ -60,6 +60,18 @@ class Planned final : public SequencePolicy {
     tidemark::limit_search(request_, limits);
   }
 
+  [[nodiscard]] std::vector<std::unique_ptr<SequencePolicy>> stand_ins() const override {
+    std::vector<std::unique_ptr<SequencePolicy>> found;
+    if (!policy_.any_schedule) return found;
+    const PlanRequest request{.schedule_class = request_.schedule_class};
+    for (const PlanPolicy& policy : solver_policies()) {
+      if (policy.any_schedule || policy.search.seed) continue;
+      found.push_back(std::make_unique<Planned>(
+          policy, fmt::format("{}: {}", policy.name, name_of(request.schedule_class)),
+          policy.decode(Decoder()), request, false));
+    }
+    return found;
+  }
   [[nodiscard]] bool fills_device() const override { return !budget_given_; }
   [[nodiscard]] ProgramOrder order(const PolicyContext& context,
                                    PolicyOutcome& outcome) const override {

@@ -30,6 +30,8 @@ struct PlanPolicy {
   SearchKeys search = {};
   // Whether `budget: 0.5` means a share of the bytes that are saved from forward to backward.
   bool shares = false;
+  // Whether every schedule of the request's class is open to it, those of other policies included.
+  bool any_schedule = false;
 };
 
 }  // namespace tidemark

@@ -161,7 +161,7 @@ constexpr std::array<PlanPolicy, kSolverPolicyCount> kSolverPolicies{{
      true},
     {"optimal", "exact search on small graphs, neighbourhood search with proven bounds on large",
      "Tidemark; the classes are those of Checkmate and Moccasin", decode_optimal,
-     SearchKeys{.iterations = true, .time_limit = true, .seed = true}},
+     SearchKeys{.iterations = true, .time_limit = true, .seed = true}, false, true},
 }};
 
 }  // namespace

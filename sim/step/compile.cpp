@@ -156,8 +156,8 @@ Compiled compile(const StepSpec& spec, const TrainedModel& model, const CompileO
 
   OrderedStep step = compile_detail::plain_step(model, spec.training.mode, steps, result.passes);
   const ProgramOrder plain = step.order;
-  result.held_back = options.held_back;
-  policies.order(step, options.smaller_budget, result.held_back, result.policies);
+  result.device_order = options.device_order;
+  policies.order(step, options.smaller_budget, result.device_order, result.policies);
   const std::unique_ptr<PlannedStep> planned = policies.plan(std::move(step), result.policies);
   result.program = compile_detail::lower_step(spec, graph, plain, *planned, result.passes);
 

@@ -16,9 +16,8 @@ struct CompileOptions {
   // Decisions that the same policies made for the same model with less memory; null if there are
   // none.
   const std::vector<PolicyOutcome>* smaller_budget = nullptr;
-  // Device memory that orders for the whole device leave free; found by trial runs where it has no
-  // value.
-  std::optional<Bytes> held_back = {};
+  // How orders for the whole device are made; found by trial runs where it has no value.
+  std::optional<DeviceOrder> device_order = {};
 };
 
 // Orders, plans, lowers and verifies. Throws InternalError when verification fails, UserError where

@@ -16,17 +16,25 @@
 
 namespace tidemark {
 
+// How a policy that orders for the whole device came to an order that fits it.
+struct DeviceOrder {
+  // Device memory that the order leaves free, since allocators take more than what is live.
+  Bytes held_back;
+  // The place, among the policies that may stand in for it, of the one whose order it is; none
+  // where it is its own.
+  std::optional<std::size_t> stand_in = {};
+};
+
 struct Compiled {
   ProgramOrder order;  // the order with its recomputation
   StepProgram program;
   CostTable costs;
   std::vector<PolicyOutcome> policies;  // outcomes in the order in which the policies are listed
   std::vector<PolicyOutcome> smaller_budget;  // outcomes that they started from; empty: none
-  // Device memory that orders for the whole device leave free; none where no policy orders.
-  std::optional<Bytes> held_back;
-  const EvictionPolicy* eviction = nullptr;  // owned by the StepSpec
-  PackedPlacement placement;                 // filled for the allocator `packed` only
-  std::vector<SavedTensor> saved;            // tensors of one micro-batch, after policies
+  std::optional<DeviceOrder> device_order;    // none where no policy orders for the whole device
+  const EvictionPolicy* eviction = nullptr;   // owned by the StepSpec
+  PackedPlacement placement;                  // filled for the allocator `packed` only
+  std::vector<SavedTensor> saved;             // tensors of one micro-batch, after policies
   // The values that a pipeline's stage receives, and when, in a run of all stages: with them the
   // stage runs alone as it does among the others.
   std::vector<Arrival> arrivals;

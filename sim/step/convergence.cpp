@@ -31,8 +31,8 @@ const Compiled* LongerPrograms::of(int steps) {
       size_ * static_cast<std::size_t>(steps) / static_cast<std::size_t>(spec_.training.steps);
   if (size > convergence_detail::kMaxInstructions) return nullptr;
   const auto* smaller = smaller_budget_.empty() ? nullptr : &smaller_budget_;
-  Compiled compiled =
-      compile(spec_, model_, {.steps = steps, .smaller_budget = smaller, .held_back = held_back_});
+  Compiled compiled = compile(
+      spec_, model_, {.steps = steps, .smaller_budget = smaller, .device_order = device_order_});
   compiled.arrivals = repeated_arrivals(arrivals_, compiled.program, compiled.order);
   return &known_.emplace(steps, std::move(compiled)).first->second;
 }

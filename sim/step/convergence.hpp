@@ -34,7 +34,7 @@ class LongerPrograms {
         model_(model),
         size_(compiled.program.size()),
         smaller_budget_(compiled.smaller_budget),
-        held_back_(compiled.held_back),
+        device_order_(compiled.device_order),
         arrivals_(arrivals_by_step(compiled.arrivals, compiled.program, compiled.order)) {}
   [[nodiscard]] const StepSpec& spec() const { return spec_; }
   // Null where the program would be too long to be compiled only to look for convergence.
@@ -45,7 +45,7 @@ class LongerPrograms {
   const TrainedModel& model_;
   std::size_t size_;  // instructions of the configured steps
   std::vector<PolicyOutcome> smaller_budget_;
-  std::optional<Bytes> held_back_;
+  std::optional<DeviceOrder> device_order_;
   ArrivalsByStep arrivals_;
   std::map<int, Compiled> known_;
 };

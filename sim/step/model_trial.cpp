@@ -26,8 +26,8 @@ Bytes live_peak(const StepSpec& spec, const TrainingGraph& graph) {
                              spec.training.steps);
   step.live = analyze_liveness(graph, step.order);
   std::vector<PolicyOutcome> outcomes(spec.policies.size());
-  std::optional<Bytes> held_back;
-  policies.order(step, nullptr, held_back, outcomes);
+  std::optional<DeviceOrder> device_order;
+  policies.order(step, nullptr, device_order, outcomes);
   const std::unique_ptr<PlannedStep> planned = policies.plan(std::move(step), outcomes);
   trial.program =
       lower(graph, planned->step.order, planned->step.live, planned->movement.decisions(),

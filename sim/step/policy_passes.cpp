@@ -64,14 +64,14 @@ PolicyContext PolicyPasses::context_for(const OrderedStep& step) const {
 }
 
 void PolicyPasses::order(OrderedStep& step, const std::vector<PolicyOutcome>* smaller_budget,
-                         std::optional<Bytes>& held_back,
+                         std::optional<DeviceOrder>& device_order,
                          std::vector<PolicyOutcome>& outcomes) const {
   for (std::size_t i = 0; i < spec_.policies.size(); ++i) {
     const auto* sequence = policy_passes_detail::as_kind<SequencePolicy>(spec_.policies[i]);
     if (sequence == nullptr || !trains_) continue;
-    step = order_that_fits(*sequence, step,
-                           smaller_budget == nullptr ? nullptr : &(*smaller_budget)[i], held_back,
-                           outcomes[i]);
+    step = order_for_device(*sequence, step,
+                            smaller_budget == nullptr ? nullptr : &(*smaller_budget)[i],
+                            device_order, outcomes[i]);
   }
 }
 
@@ -93,36 +93,67 @@ OrderedStep PolicyPasses::order_by(const SequencePolicy& sequence, const Ordered
 }
 
 // An order that fills the device with live bytes may not fit, since allocators fragment. Then more
-// and more is held back; where nothing helps, the order for the whole device stays.
-OrderedStep PolicyPasses::order_that_fits(const SequencePolicy& sequence, const OrderedStep& step,
-                                          const PolicyOutcome* smaller_budget,
-                                          std::optional<Bytes>& held_back,
-                                          PolicyOutcome& outcome) const {
-  const PolicyOutcome before = outcome;
-  OrderedStep whole =
-      order_by(sequence, step, smaller_budget, held_back.value_or(Bytes(0)), outcome);
+// and more is held back, until the policy finds no plan for what is left; where nothing helps, the
+// order for the whole device stays.
+PolicyPasses::Tried PolicyPasses::tried(const SequencePolicy& sequence, const OrderedStep& step,
+                                        const PolicyOutcome* smaller_budget,
+                                        const PolicyOutcome& before) const {
+  const auto with_held_back = [&](Bytes held_back, const PolicyOutcome* smaller) {
+    Tried order{.step = {}, .outcome = before, .how = {.held_back = held_back}};
+    order.step = order_by(sequence, step, smaller, held_back, order.outcome);
+    return order;
+  };
+  Tried whole = with_held_back(Bytes(0), smaller_budget);
+  const ResidencyPlan nothing(whole.step.live);
+  const std::unique_ptr<const TrialRun> trial = trials_(whole.step);
+  whole.fits = trial->fits(nothing);
+  if (whole.fits) return whole;
+  const Bytes usable = device_.hbm.capacity - process_overhead(spec_);
+  const Bytes over = trial->run(nothing).peak_reserved - usable;
+  for (const int halves : {1, 2, 4, 8}) {
+    const Bytes held_back = over * halves / 2;
+    if (held_back <= Bytes(0) || held_back >= usable) break;
+    Tried less = with_held_back(held_back, nullptr);
+    less.fits = trials_(less.step)->fits(ResidencyPlan(less.step.live));
+    if (less.fits) return less;
+    if (less.outcome.plan && !has_schedule(less.outcome.plan->status)) break;
+  }
+  return whole;
+}
+
+// Where no order of the policy itself fits, that of a policy stands in whose orders are open to it:
+// of those that fit, the one whose step is fastest.
+OrderedStep PolicyPasses::order_for_device(const SequencePolicy& sequence, const OrderedStep& step,
+                                           const PolicyOutcome* smaller_budget,
+                                           std::optional<DeviceOrder>& device_order,
+                                           PolicyOutcome& outcome) const {
   // Other policies may make room, and are not part of the trial run.
   const bool alone =
       std::none_of(spec_.policies.begin(), spec_.policies.end(), [&](const AnyPolicy& policy) {
         return !rewrites_model(policy) && &policy_of(policy) != &sequence;
       });
-  if (held_back || !alone || !sequence.fills_device()) return whole;
-  held_back = Bytes(0);
-  const ResidencyPlan nothing(whole.live);
-  const std::unique_ptr<const TrialRun> trial = trials_(whole);
-  if (trial->fits(nothing)) return whole;
-  const Bytes usable = device_.hbm.capacity - process_overhead(spec_);
-  const Bytes over = trial->run(nothing).peak_reserved - usable;
-  for (const int halves : {1, 2, 4}) {
-    const Bytes tried = over * halves / 2;
-    PolicyOutcome found = before;
-    OrderedStep less = order_by(sequence, step, nullptr, tried, found);
-    if (!trials_(less)->fits(ResidencyPlan(less.live))) continue;
-    held_back = tried;
-    outcome = std::move(found);
-    return less;
+  if (device_order || !alone || !sequence.fills_device()) {
+    const DeviceOrder how = device_order.value_or(DeviceOrder{});
+    if (!how.stand_in) return order_by(sequence, step, smaller_budget, how.held_back, outcome);
+    return order_by(*sequence.stand_ins().at(*how.stand_in), step, nullptr, how.held_back, outcome);
   }
-  return whole;
+  Tried best = tried(sequence, step, smaller_budget, outcome);
+  if (!best.fits) {
+    Duration fastest = Duration::max();
+    const std::vector<std::unique_ptr<SequencePolicy>> others = sequence.stand_ins();
+    for (std::size_t i = 0; i < others.size(); ++i) {
+      Tried other = tried(*others[i], step, nullptr, outcome);
+      if (!other.fits) continue;
+      const Duration time = trials_(other.step)->run(ResidencyPlan(other.step.live)).step;
+      if (time >= fastest) continue;
+      fastest = time;
+      best = std::move(other);
+      best.how.stand_in = i;
+    }
+  }
+  device_order = best.how;
+  outcome = std::move(best.outcome);
+  return std::move(best.step);
 }
 
 // Calls the policies one after another: ask(index, context).

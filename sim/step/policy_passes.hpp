@@ -16,6 +16,7 @@
 #include "policies/plan/policy.hpp"
 #include "policies/plan/residency_plan.hpp"
 #include "sim/engine/cost_table.hpp"
+#include "sim/step/compiled.hpp"
 #include "sim/step/planned_step.hpp"
 #include "sim/step/run_pass.hpp"
 #include "sim/step/step_spec.hpp"
@@ -33,10 +34,10 @@ class PolicyPasses {
 
   // Each sequence policy orders what the one before it returned. `smaller_budget` holds the
   // outcomes of the same policies with less memory, or is null. `outcomes` receives one for each
-  // policy, as listed. `held_back` is the device memory that orders for the whole device leave
-  // free; where it has no value, it is found by trial runs.
+  // policy, as listed. `device_order` says how orders for the whole device are made; where it has
+  // no value, it is found by trial runs.
   void order(OrderedStep& step, const std::vector<PolicyOutcome>* smaller_budget,
-             std::optional<Bytes>& held_back, std::vector<PolicyOutcome>& outcomes) const;
+             std::optional<DeviceOrder>& device_order, std::vector<PolicyOutcome>& outcomes) const;
   // Plans recomputation and movement.
   [[nodiscard]] std::unique_ptr<PlannedStep> plan(OrderedStep step,
                                                   std::vector<PolicyOutcome>& outcomes) const;
@@ -49,10 +50,20 @@ class PolicyPasses {
   [[nodiscard]] OrderedStep order_by(const SequencePolicy& sequence, const OrderedStep& step,
                                      const PolicyOutcome* smaller_budget, Bytes held_back,
                                      PolicyOutcome& outcome) const;
-  [[nodiscard]] OrderedStep order_that_fits(const SequencePolicy& sequence, const OrderedStep& step,
-                                            const PolicyOutcome* smaller_budget,
-                                            std::optional<Bytes>& held_back,
-                                            PolicyOutcome& outcome) const;
+  // An order for the device, and whether its step runs there.
+  struct Tried {
+    OrderedStep step;
+    PolicyOutcome outcome;
+    DeviceOrder how;
+    bool fits = false;
+  };
+  [[nodiscard]] OrderedStep order_for_device(const SequencePolicy& sequence,
+                                             const OrderedStep& step,
+                                             const PolicyOutcome* smaller_budget,
+                                             std::optional<DeviceOrder>& device_order,
+                                             PolicyOutcome& outcome) const;
+  [[nodiscard]] Tried tried(const SequencePolicy& sequence, const OrderedStep& step,
+                            const PolicyOutcome* smaller_budget, const PolicyOutcome& before) const;
   template <class Ask>
   void ask_each(const OrderedStep& step, ResidencyPlan& plan, Ask ask) const;
   [[nodiscard]] DecidedBy plan_recomputation(const OrderedStep& step, ResidencyPlan& plan) const;
