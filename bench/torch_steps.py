@@ -3,10 +3,10 @@
 
     TIDEMARK=build/release/cli/tidemark bench/torch_steps.py cnn,former 0 50
 
-builds random models of the families named (all without), records the third step of each with the
-profiler's memory events, exports the module to ONNX in training form, simulates it with
-`framework: torch-1.13-cpu`, and prints what differs: saved bytes, the peak and the peaks of backward
-and optimizer without kernel workspaces. Needs python3-torch 1.13 and python3-onnx.
+builds random models of the families named (all of torch_models without), records the third step of
+each with the profiler's memory events, exports the module to ONNX in training form, simulates it
+with `framework: torch-1.13-cpu`, and prints what differs: saved bytes and the peaks of backward and
+optimizer without kernel workspaces. Needs python3-torch 1.13 and python3-onnx.
 
 A workspace is a block that one kernel allocates and frees: the outermost operator that is no
 composite. A Python number that the argument parser makes a tensor of counts as one, too."""
@@ -15,7 +15,6 @@ import contextlib
 import gc
 import io
 import json
-import math
 import os
 import random
 import subprocess
@@ -26,9 +25,9 @@ import warnings
 try:
     import onnx
     import torch
-    import torch.nn as nn
     import torch.nn.functional as F
     from torch.autograd.profiler import profile
+    from torch_models import FAMILIES
 except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(0)
@@ -83,7 +82,8 @@ def optimizer_of(model, spec):
     if spec["name"] in sgd:
         return torch.optim.SGD(parameters, 0.01, **sgd[spec["name"]], **keys)
     classes = {"adam": "Adam", "adamw": "AdamW", "rmsprop": "RMSprop", "adagrad": "Adagrad"}
-    return getattr(torch.optim, classes[spec["name"]])(parameters, 1e-3, **keys)
+    own = {key: spec[key] for key in ("amsgrad", "centered", "momentum") if key in spec}
+    return getattr(torch.optim, classes[spec["name"]])(parameters, 1e-3, **own, **keys)
 
 
 def bytes_of(tensors):
@@ -92,6 +92,9 @@ def bytes_of(tensors):
 
 def record(model, inputs, target, training):
     """Returns saved bytes and the peaks by phase of the third step."""
+    targets = [] if target is None else [target]
+    if hasattr(model, "runs"):
+        model.runs = True
     torch.autograd.profiler.record_function = lambda *a, **k: contextlib.nullcontext()  # 292 B in step()
     optimizer = optimizer_of(model, training["optimizer"])
     autocast = training["precision"] == "bf16_autocast"
@@ -102,6 +105,8 @@ def record(model, inputs, target, training):
             return model(*inputs)
 
     def loss_of(out):
+        if target is None:
+            return out
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
             return F.cross_entropy(out.flatten(0, 1) if out.dim() == 3 else out, target)
 
@@ -161,14 +166,14 @@ def record(model, inputs, target, training):
                 workspaces |= {i, j}
         else:
             workspaces.add(i)  # made before the recording, and not counted
-    live += bytes_of(model.parameters()) + bytes_of(model.buffers()) + bytes_of(inputs) + bytes_of([target])
+    live += bytes_of(model.parameters()) + bytes_of(model.buffers()) + bytes_of(inputs) + bytes_of(targets)
     phases = {"zero_grad": "forward", "forward": "forward", "loss": "forward", "backward": "backward"}
     for i, (_, size, _, _, _, part) in enumerate(events):
         live += 0 if i in workspaces else size
         if part:
             phase = phases.get(part, "optimizer")
             peaks[phase] = max(peaks.get(phase, 0), live)
-    own = {t.storage().data_ptr() for t in [*model.parameters(), *model.buffers(), *inputs, target]}
+    own = {t.storage().data_ptr() for t in [*model.parameters(), *model.buffers(), *inputs, *targets]}
     saved = {}
 
     def pack(tensor):
@@ -183,8 +188,10 @@ def record(model, inputs, target, training):
     return peaks
 
 
-def simulate(path, training):
+def simulate(path, training, policies):
     document = {"version": 1, "model": {"onnx": path}, "hardware": "h100-sxm-80gb", "training": training, "allocator": "ideal"}
+    if policies:
+        document["policies"] = policies
     scenario = path + ".yaml"
     with open(scenario, "w") as file:
         file.write("\n".join(f"{key}: {json.dumps(value)}" for key, value in document.items()) + "\n")
@@ -196,117 +203,27 @@ def simulate(path, training):
 
 
 def compare(name, model, inputs, target, folder, **training):
-    """Prints and returns whether all figures are equal; a peak of forward hangs on Python's variables."""
+    """Returns what differs; a peak of forward hangs on Python's variables and is not compared."""
     model.train()
     training = {"micro_batch": inputs[0].shape[0], "accumulate": 1, "precision": "fp32", "framework": "torch-1.13-cpu",
                 "zero_grad": "none", "steps": 2, **training}
     path = os.path.join(folder, name + ".onnx")
     export(model, inputs, path)
-    want, got = record(model, inputs, target, training), simulate(path, training)
+    want, got = record(model, inputs, target, training), simulate(path, training, getattr(model, "policies", []))
     wrong = [f"{key} {got[key]} instead of {want[key]} ({got[key] - want[key]:+d})" for key in ("saved", "backward", "optimizer")
              if got[key] != want[key]]
-    print(f"{name}: " + ("; ".join(wrong) or "exact"), flush=True)
-    return not wrong
+    return wrong
 
 
-# --- Random models ---
-
-ACTIVATIONS = [nn.ReLU, lambda i: nn.LeakyReLU(0.1, i), nn.SiLU, nn.Hardswish, lambda i: nn.GELU(), lambda i: nn.ELU(inplace=i),
-               nn.Mish, nn.ReLU6, lambda i: nn.Tanh(), lambda i: nn.Softplus(), lambda i: nn.PReLU(), lambda i: nn.Sigmoid()]
-
-
-class Residual(nn.Module):
-    def __init__(self, body):
-        super().__init__()
-        self.body = body
-
-    def forward(self, x):
-        return x + self.body(x)
-
-
-class Permuted(nn.Module):
-    """A layer norm over the channels of an image."""
-
-    def __init__(self, channels):
-        super().__init__()
-        self.norm = nn.LayerNorm(channels)
-
-    def forward(self, x):
-        return self.norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
-
-
-def cnn(r):
-    norm = r.choice([nn.BatchNorm2d, lambda c: nn.GroupNorm(4, c), nn.InstanceNorm2d, Permuted])
-    activation, in_place, c = r.choice(ACTIVATIONS), r.random() < 0.4, r.choice([8, 16])
-
-    def layer(i, o, kernel=3, stride=1, groups=1):
-        return nn.Sequential(nn.Conv2d(i, o, kernel, stride, kernel // 2, groups=groups, bias=r.random() < 0.5), norm(o), activation(in_place))
-
-    blocks = [layer(3, c, r.choice([3, 5]), r.choice([1, 2]))]
-    for _ in range(r.randint(1, 3)):
-        blocks.append(r.choice([lambda: Residual(layer(c, c)), lambda: layer(c, c, 3, 1, c), lambda: nn.MaxPool2d(2),
-                                lambda: nn.Sequential(nn.ConvTranspose2d(c, c, 2, 2), layer(c, c, 3, 2))])())
-    model = nn.Sequential(*blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(r.choice([0, 0.2])), nn.Linear(c, 10))
-    return model, lambda n: ((torch.randn(n, 3, 16, 16),), torch.randint(0, 10, (n,)))
-
-
-class Attention(nn.Module):
-    def __init__(self, r, width, heads):
-        super().__init__()
-        self.heads, self.causal = heads, r.random() < 0.5
-        self.qkv, self.out = nn.Linear(width, 3 * width, bias=r.random() < 0.7), nn.Linear(width, width)
-        self.register_buffer("mask", torch.tril(torch.ones(64, 64)).view(1, 1, 64, 64))
-
-    def forward(self, x):
-        n, length, width = x.shape
-        q, k, v = (part.view(n, length, self.heads, -1).transpose(1, 2) for part in self.qkv(x).split(width, 2))
-        scores = q @ k.transpose(-2, -1) / math.sqrt(width // self.heads)
-        if self.causal:
-            scores = scores.masked_fill(self.mask[:, :, :length, :length] == 0, float("-inf"))
-        return self.out((F.softmax(scores, -1) @ v).transpose(1, 2).reshape(n, length, width))
-
-
-class Last(nn.Module):
-    def forward(self, x):
-        return x[:, -1]
-
-
-def former(r):
-    width, length, words = r.choice([16, 32]), r.choice([8, 12, 33]), r.choice([31, 97])
-    blocks = [nn.Embedding(words, width)]
-    for _ in range(r.randint(1, 3)):
-        feed_forward = nn.Sequential(nn.Linear(width, 4 * width), r.choice(ACTIVATIONS)(r.random() < 0.5), nn.Linear(4 * width, width))
-        blocks += [Residual(nn.Sequential(nn.LayerNorm(width), Attention(r, width, r.choice([2, 4])))),
-                   Residual(nn.Sequential(nn.LayerNorm(width), feed_forward, nn.Dropout(r.choice([0, 0.1]))))]
-    model = nn.Sequential(*blocks, nn.LayerNorm(width), Last(), nn.Linear(width, words, bias=False))
-    return model, lambda n: ((torch.randint(0, words, (n, length)),), torch.randint(0, words, (n,)))
-
-
-class Recurrent(nn.Module):
-    def __init__(self, r):
-        super().__init__()
-        both = r.random() < 0.4
-        self.embed = nn.Embedding(31, 8)
-        self.layers = r.choice([nn.LSTM, nn.GRU, nn.RNN])(8, 12, r.choice([1, 2]), batch_first=True, bidirectional=both)
-        self.out = nn.Linear(24 if both else 12, 5)
-
-    def forward(self, x):
-        return self.out(self.layers(self.embed(x))[0].mean(1))
-
-
-def rnn(r):
-    return Recurrent(r), lambda n: ((torch.randint(0, 31, (n, 9)),), torch.randint(0, 5, (n,)))
-
-
-def mlp(r):
-    width, parametrized = r.choice([16, 32]), r.choice([lambda m: m, nn.utils.weight_norm])
-    layers = [nn.Linear(20, width)]
-    for _ in range(r.randint(1, 3)):
-        layers += [parametrized(nn.Linear(width, width)), r.choice([nn.BatchNorm1d, nn.LayerNorm])(width), r.choice(ACTIVATIONS)(r.random() < 0.5)]
-    return nn.Sequential(*layers, nn.Linear(width, 5)), lambda n: ((torch.randn(n, 20),), torch.randint(0, 5, (n,)))
-
-
-FAMILIES = {"cnn": cnn, "former": former, "rnn": rnn, "mlp": mlp}
+def training_of(family, r):
+    name = r.choice(["sgd", "momentum", "nesterov", "adam", "adam", "adamw", "adamw", "rmsprop", "adagrad"])
+    optimizer = {"name": name, "implementation": r.choice(["loop", "foreach"]), "weight_decay": r.choice([0, 0.01])}
+    if name in ("adam", "adamw") and r.random() < 0.3:
+        optimizer["amsgrad"] = True
+    if name == "rmsprop":
+        optimizer.update(r.choice([{}, {"centered": True}, {"momentum": 0.9}, {"centered": True, "momentum": 0.9}]))
+    return {"optimizer": optimizer, "accumulate": r.choice([1, 1, 2]), "zero_grad": r.choice(["none", "zero"]),
+            "precision": "bf16_autocast" if family.startswith("bf16:") else "fp32"}
 
 
 def main():
@@ -314,20 +231,27 @@ def main():
     torch.set_num_threads(1)
     chosen = sys.argv[1].split(",") if len(sys.argv) > 1 else list(FAMILIES)
     first, last = (int(argument) for argument in (sys.argv[2:4] if len(sys.argv) > 3 else (0, 20)))
-    exact = collections.Counter()
+    keep = os.environ.get("KEEP")  # a folder for the files, to look at what is wrong
+    exact, refused = collections.Counter(), collections.Counter()
     with tempfile.TemporaryDirectory() as folder:
         for family in chosen:
             for seed in range(first, last):
                 r = random.Random(f"{family} {seed}")
                 torch.manual_seed(seed)
-                model, data = FAMILIES[family](r)
-                inputs, target = data(r.choice([2, 3, 4]))
-                optimizer = {"name": r.choice(["sgd", "momentum", "nesterov", "adam", "adamw", "rmsprop", "adagrad"]),
-                             "implementation": r.choice(["loop", "foreach"]), "weight_decay": r.choice([0, 0.01])}
-                exact[family] += compare(f"{family}_{seed}", model, inputs, target, folder, optimizer=optimizer,
-                                         accumulate=r.choice([1, 1, 2]), zero_grad=r.choice(["none", "zero"]))
+                model, data = FAMILIES[family.removeprefix("bf16:")](r)
+                inputs, target = data(r.choice([1, 2, 3, 4]))
+                training = training_of(family, r)
+                name = f"{family.replace(':', '_')}_{seed}"
+                try:
+                    wrong = compare(name, model, inputs, target, keep or folder, **training)
+                except Exception as error:  # of the model, of the exporter or of the simulator
+                    wrong = [f"{type(error).__name__}: {str(error).strip()[:300]}"]
+                    refused[family] += 1
+                exact[family] += not wrong
+                what = f" ({getattr(model, 'what', '')}; {training['optimizer']['name']} {training['accumulate']})"
+                print(f"{name}: " + ("; ".join(wrong) or "exact") + what, flush=True)
     for family in chosen:
-        print(f"{family}: {exact[family]} of {last - first} exact")
+        print(f"{family}: {exact[family]} of {last - first} exact, {refused[family]} refused")
 
 
 if __name__ == "__main__":

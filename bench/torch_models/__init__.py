@@ -1,0 +1,7 @@
+"""Random models for torch_steps.py. A family is a function from a random.Random to a model and a
+function from the batch to its inputs and its target; a target of None says that the module returns
+the loss. A model may carry `what`, the parts that it was made of, for the line that tells what
+differs."""
+from torch_models import language, losses, operators, vision
+
+FAMILIES = {**vision.FAMILIES, **language.FAMILIES, **losses.FAMILIES, **operators.FAMILIES}
