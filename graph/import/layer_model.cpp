@@ -9,6 +9,7 @@
 #include "graph/core/errors.hpp"
 #include "graph/core/scalars.hpp"
 #include "graph/import/layer_walk.hpp"
+#include "graph/models/losses.hpp"
 #include "graph/models/model_limits.hpp"
 
 namespace tidemark {
@@ -121,15 +122,13 @@ TensorId LayerModel::read_inputs(Taps& taps) {
 }
 
 void LayerModel::add_loss(const Decoder& layers, TensorId x) {
-  if (options_.loss == LossKind::kNone) return;
-  if (options_.loss == LossKind::kMse) return builder_.mse_loss(x);
-  if (builder_.shape(x).rank() < 2) {
-    layers.fail(
-        fmt::format("cross_entropy needs samples and classes, the result has the shape {}; "
-                    "use training.loss: mse or none",
-                    to_string(builder_.shape(x))));
+  if (takes_classes(options_.loss) && builder_.shape(x).rank() < 2) {
+    layers.fail(fmt::format(
+        "{} needs samples and classes, the result has the shape {}; "
+        "use training.loss: mse or none",
+        kLossNames.at(static_cast<std::size_t>(options_.loss)), to_string(builder_.shape(x))));
   }
-  builder_.cross_entropy_loss(x);
+  tidemark::add_loss(builder_, x, options_.loss);
 }
 
 Graph build_layer_model(const Decoder& document, const Decoder& overrides, const std::string& name,

@@ -1,5 +1,7 @@
 #include "graph/models/image_classifier.hpp"
 
+#include "graph/models/losses.hpp"
+
 namespace tidemark {
 
 TensorId image_input(ModelBuilder& builder, const ModelOptions& options, std::int64_t own_side) {
@@ -24,8 +26,7 @@ TensorId squeeze_excitation(ModelBuilder& builder, std::string_view module, Tens
 void add_image_loss(ModelBuilder& builder, TensorId logits, const ModelOptions& options) {
   builder.set_output(logits);
   builder.set_samples(options.micro_batch, 0);
-  if (options.loss == LossKind::kCrossEntropy) builder.cross_entropy_loss(logits);
-  if (options.loss == LossKind::kMse) builder.mse_loss(logits);
+  add_loss(builder, logits, options.loss);
 }
 
 }  // namespace tidemark

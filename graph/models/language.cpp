@@ -3,6 +3,8 @@
 #include <array>
 #include <string>
 
+#include "graph/models/losses.hpp"
+
 namespace tidemark {
 
 TensorId position_ids(ModelBuilder& builder, std::int64_t sequence) {
@@ -82,8 +84,7 @@ void add_language_loss(ModelBuilder& builder, TensorId logits, LossKind loss, bo
   if (upcast && builder.tensor(logits).dtype != DType::kFloat32) {
     logits = builder.cast(logits, DType::kFloat32);
   }
-  if (loss == LossKind::kMse) return builder.mse_loss(logits);
-  builder.cross_entropy_loss(logits, narrow);
+  add_loss(builder, logits, loss, narrow);
 }
 
 }  // namespace tidemark

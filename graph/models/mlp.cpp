@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "graph/models/language.hpp"
+#include "graph/models/losses.hpp"
 #include "graph/models/model_limits.hpp"
 #include "graph/models/preset.hpp"
 
@@ -51,8 +52,7 @@ Graph build_mlp(const MlpConfig& config, const std::string& name, const ModelOpt
   }
   b.set_output(x);
   b.set_samples(options.micro_batch, 0);
-  if (options.loss == LossKind::kCrossEntropy) b.cross_entropy_loss(x);
-  if (options.loss == LossKind::kMse) b.mse_loss(x);
+  add_loss(b, x, options.loss);
   return checked(b.finish());
 }
 

@@ -2,8 +2,10 @@
 // graph itself.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "graph/ir/dtype.hpp"
 #include "graph/models/builder.hpp"
@@ -11,7 +13,33 @@
 
 namespace tidemark {
 
-enum class LossKind : std::uint8_t { kCrossEntropy, kMse, kNone };
+enum class LossKind : std::uint8_t {
+  kCrossEntropy,
+  kMse,
+  kNone,
+  kSmoothedCrossEntropy,  // label_smoothing
+  kSoftCrossEntropy,      // targets are probabilities
+  kNll,                   // of log-probabilities
+  kL1,
+  kSmoothL1,
+  kHuber,
+  kBce,  // of probabilities
+  kBceWithLogits,
+  kKlDiv,  // of log-probabilities
+};
+// The words of training.loss, in the order of LossKind.
+inline constexpr std::array<std::string_view, 12> kLossNames = {"cross_entropy",
+                                                                "mse",
+                                                                "none",
+                                                                "smoothed_cross_entropy",
+                                                                "soft_cross_entropy",
+                                                                "nll",
+                                                                "l1",
+                                                                "smooth_l1",
+                                                                "huber",
+                                                                "bce",
+                                                                "bce_with_logits",
+                                                                "kl_div"};
 
 struct ModelOptions {
   std::int64_t micro_batch = 1;          // samples per forward pass

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "graph/models/losses.hpp"
 #include "graph/models/model_limits.hpp"
 #include "graph/models/preset.hpp"
 
@@ -75,8 +76,7 @@ class ResnetBuilder {
     x = b.linear("fc", x, config_.classes);
     b.set_output(x);
     b.set_samples(batch, 0);
-    if (options_.loss == LossKind::kCrossEntropy) b.cross_entropy_loss(x);
-    if (options_.loss == LossKind::kMse) b.mse_loss(x);
+    add_loss(b, x, options_.loss);
     return checked(b.finish());
   }
 

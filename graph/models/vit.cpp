@@ -9,6 +9,7 @@
 
 #include "graph/core/errors.hpp"
 #include "graph/models/language.hpp"
+#include "graph/models/losses.hpp"
 #include "graph/models/model_limits.hpp"
 #include "graph/models/preset.hpp"
 #include "graph/models/torch_modules.hpp"
@@ -77,8 +78,7 @@ class VitBuilder {
     x = b.linear(names_.head, x, config_.classes);
     b.set_output(x);
     b.set_samples(batch, 0);
-    if (options_.loss == LossKind::kCrossEntropy) b.cross_entropy_loss(x);
-    if (options_.loss == LossKind::kMse) b.mse_loss(x);
+    add_loss(b, x, options_.loss);
     return checked(b.finish());
   }
 

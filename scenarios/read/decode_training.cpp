@@ -21,8 +21,14 @@ constexpr std::array<std::string_view, 2> kAttentions{"math", "flash"};
 constexpr std::array<std::string_view, 2> kCompilers{"none", "inductor"};
 constexpr std::array<std::string_view, 2> kHosts{"eager", "cuda_graphs"};
 constexpr std::array<std::string_view, 2> kMemoryFormats{"contiguous", "channels_last"};
-constexpr std::array<std::string_view, 4> kLosses{"cross_entropy", "megatron_cross_entropy", "mse",
-                                                  "none"};
+// Losses of the model, and Megatron's cross-entropy, which computes in place.
+constexpr std::string_view kMegatronLoss = "megatron_cross_entropy";
+constexpr auto kLosses = [] {
+  std::array<std::string_view, kLossNames.size() + 1> names;
+  std::copy(kLossNames.begin(), kLossNames.end(), names.begin());
+  names.back() = kMegatronLoss;
+  return names;
+}();
 constexpr std::array<std::string_view, 3> kModes{"train", "forward", "generate"};
 constexpr std::array<std::string_view, 23> kTrainingKeys{
     "mode",        "generate",       "micro_batch", "accumulate", "sequence",
@@ -84,13 +90,14 @@ StepMode decode_mode(const Decoder& training) {
 std::optional<TrainingSystem> decode_loss_system(const Decoder& training) {
   if (!training.has("loss")) return std::nullopt;
   const std::string word = training.required_word("loss", kLosses);
-  return word == "megatron_cross_entropy" ? TrainingSystem::kMegatron : TrainingSystem::kTorch;
+  return word == kMegatronLoss ? TrainingSystem::kMegatron : TrainingSystem::kTorch;
 }
 
 LossKind decode_loss(const Decoder& training) {
   const std::string word = training.optional_word("loss", kLosses, "cross_entropy");
-  if (word == "none") return LossKind::kNone;
-  return word == "mse" ? LossKind::kMse : LossKind::kCrossEntropy;
+  if (word == kMegatronLoss) return LossKind::kCrossEntropy;
+  const auto* const found = std::find(kLossNames.begin(), kLossNames.end(), word);
+  return static_cast<LossKind>(found - kLossNames.begin());
 }
 
 ModelOptions decode_model_options(const Decoder& training, const TrainingOptions& options) {

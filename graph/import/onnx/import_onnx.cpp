@@ -6,6 +6,7 @@
 
 #include "graph/core/errors.hpp"
 #include "graph/import/onnx/onnx_lowering.hpp"
+#include "graph/models/losses.hpp"
 #include "graph/models/model_limits.hpp"
 
 namespace tidemark {
@@ -96,15 +97,14 @@ void OnnxLowering::add_loss() {
   }
   if (tensor.shape.rank() == 0) return builder_.set_loss(output);
   builder_.set_output(output);
-  if (options_.loss == LossKind::kNone) return;
-  if (options_.loss == LossKind::kMse) return builder_.mse_loss(output);
-  if (tensor.shape.rank() < 2) {
+  if (takes_classes(options_.loss) && tensor.shape.rank() < 2) {
     throw UserError({.file = file_.path}, "",
-                    fmt::format("its output {} has no axis of classes for cross_entropy; write "
+                    fmt::format("its output {} has no axis of classes for {}; write "
                                 "training.loss: mse or none",
-                                to_string(tensor.shape)));
+                                to_string(tensor.shape),
+                                kLossNames.at(static_cast<std::size_t>(options_.loss))));
   }
-  builder_.cross_entropy_loss(output);
+  tidemark::add_loss(builder_, output, options_.loss);
 }
 
 Graph import_onnx(const std::string& path, const OnnxOptions& onnx, const ModelOptions& options) {

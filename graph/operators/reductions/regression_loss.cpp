@@ -17,7 +17,8 @@ void require_same_shape(const Inference& inference) {
 }
 
 // The result's memory is allocated for the unreduced loss and then resized to a scalar, which frees
-// nothing: TORCH_META_FUNC(mse_loss). The loss keeps it until the end of the step.
+// nothing: TORCH_META_FUNC(mse_loss), binary_cross_entropy_out_cpu. The loss keeps it until the end
+// of the step.
 void infer_resized(Inference& inference) {
   require_same_shape(inference);
   const Tensor x = inference.input(kPrediction);
@@ -111,7 +112,7 @@ constexpr OperatorFamily kFamilies[] = {
          infer_resized, forward_resized),
     loss("huber_loss", "mean of squares near zero and absolute values; keeps both", infer_scalar,
          forward_resized),
-    loss("bce_loss", "mean binary cross-entropy of probabilities; keeps both", infer_scalar,
+    loss("bce_loss", "mean binary cross-entropy of probabilities; keeps both", infer_resized,
          forward_resized),
     loss("bce_with_logits_loss", "mean binary cross-entropy of logits; keeps both", infer_reduced,
          forward_logits, backward_logits),
