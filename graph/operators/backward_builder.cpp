@@ -61,11 +61,6 @@ Tensor BackwardBuilder::contiguous(const Tensor& tensor) {
 
 Tensor BackwardBuilder::sum_to(const Tensor& gradient, const Shape& shape) {
   if (gradient.shape == shape) return gradient;
-  if (element_count(gradient.shape) == element_count(shape)) {
-    Tensor view = gradient;
-    view.shape = shape;
-    if (view_strides(gradient.shape, gradient.strides, shape, view.strides)) return view;
-  }
   const Tensor sum = create("summed_gradient", shape, gradient.dtype);
   Work work{.op_class = OperatorClass::kReduction, .dtype = gradient.dtype};
   work.flops = Flops(static_cast<double>(gradient.elements().count));

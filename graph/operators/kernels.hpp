@@ -62,7 +62,8 @@ void create_elementwise(Inference& inference, const Shape& shape, DType dtype);
 [[nodiscard]] bool has_transposed_rows(const Tensor& tensor);
 
 // Hands a gradient to an input as the autograd engine does: summed over the axes that were
-// broadcast and converted to the input's type.
+// broadcast and converted to the input's type. The engine does so when the node has returned, for
+// one operand after the other (validate_outputs): all gradients are made before.
 void set_fitted_gradient(BackwardBuilder& backward, std::size_t index, const Tensor& gradient);
 
 // Returns an axis counted from the front, also for a negative one; fails when `rank` axes do not

@@ -80,14 +80,16 @@ ForwardKernel forward_where(const NodeView& node) {
 // where(condition, grad, 0) and where(condition, 0, grad).
 void backward_where(BackwardBuilder& b) {
   const Tensor gradient = b.output_gradient();
+  std::array<Tensor, 3> results;
   for (std::size_t i : {kThen, kElse}) {
     if (!b.needs_gradient(i)) continue;
-    const Tensor result = create_dense(b, "selected_gradient", gradient);
-    b.launch_elementwise("where.backward", {gradient, b.node().input(kCondition)}, result,
+    results.at(i) = create_dense(b, "selected_gradient", gradient);
+    b.launch_elementwise("where.backward", {gradient, b.node().input(kCondition)}, results.at(i),
                          OperatorClass::kElementwise, 1, Bytes(0),
-                         scalar_operand(b.node().rules(), result.dtype).converted);
-    set_fitted_gradient(b, i, result);
+                         scalar_operand(b.node().rules(), gradient.dtype).converted);
   }
+  set_fitted_gradient(b, kThen, results[kThen]);
+  set_fitted_gradient(b, kElse, results[kElse]);
 }
 
 void infer_comparison(Inference& inference) {

@@ -38,12 +38,13 @@ void backward_add(BackwardBuilder& b) {
 // The difference negates the gradient of its right operand.
 void backward_sub(BackwardBuilder& b) {
   const Tensor gradient = b.output_gradient();
+  Tensor negative;
   if (b.needs_gradient(1)) {
-    const Tensor negative = create_dense(b, "negative_gradient", gradient);
+    negative = create_dense(b, "negative_gradient", gradient);
     b.launch_elementwise("sub.backward", {gradient}, negative);
-    set_fitted_gradient(b, 1, negative);
   }
   set_fitted_gradient(b, 0, gradient);
+  set_fitted_gradient(b, 1, negative);
 }
 
 // An operand that is overwritten is cloned before (torch's original_self).
@@ -74,9 +75,8 @@ void backward_product(BackwardBuilder& b) {
     const Tensor partner = i == 1 ? saved_left(b) : b.node().input(1);
     b.launch_elementwise("mul.backward", {gradient, partner}, products[i]);
   }
-  for (std::size_t i : {std::size_t{1}, std::size_t{0}}) {
-    if (b.needs_gradient(i)) set_fitted_gradient(b, i, products[i]);
-  }
+  set_fitted_gradient(b, 0, products[0]);
+  set_fitted_gradient(b, 1, products[1]);
 }
 
 // The divisor is kept in any case, the dividend for the divisor's gradient.
@@ -98,9 +98,8 @@ void backward_quotient(BackwardBuilder& b) {
     b.launch_elementwise("div.backward", reads, quotients[i], OperatorClass::kElementwise,
                          i == 1 ? 4 : 1, Bytes(0), gradient.bytes() * (i == 1 ? 3 : 0));
   }
-  for (std::size_t i : {std::size_t{1}, std::size_t{0}}) {
-    if (b.needs_gradient(i)) set_fitted_gradient(b, i, quotients[i]);
-  }
+  set_fitted_gradient(b, 0, quotients[0]);
+  set_fitted_gradient(b, 1, quotients[1]);
 }
 
 void infer_unary(Inference& inference) {

@@ -23,32 +23,52 @@ ForwardKernel forward(const NodeView& node) {
   return {.work = node.elementwise_work(OperatorClass::kElementwise, 10)};
 }
 
+// A number as the base is a tensor of the result's type.
 void save(SavedSet& saved) {
-  if (saved.node().has_input(kBase)) saved.input(kBase);
+  const bool is_number = !saved.node().has_input(kBase);
+  if (!is_number) saved.input(kBase);
+  if (is_number && saved.node().rules().scalars_are_tensors)
+    saved.extra("base", {}, saved.node().output().dtype);
   saved.input(kExponent);
   saved.output();
 }
 
-// pow_backward_exponent: where(cond, 0, grad * (result * self.log())), cond a mask; then
-// pow_backward_self: where(exponent == 0, 0, grad * (exponent * self.pow(exponent - 1))).
+// What lives beside the gradient of the exponent, grad * where(cond, 0, result * self.log()): the
+// mask, the logarithm in the base's shape, the product and what is chosen of it.
+Bytes beside_exponent_gradient(const NodeView& node, const Tensor& gradient) {
+  const Bytes logarithm = node.has_input(kBase)
+                              ? node.input(kBase).bytes()
+                              : scalar_operand(node.rules(), gradient.dtype).converted;
+  return gradient.bytes() * 2 + logarithm + bytes_of(DType::kBool, gradient.elements());
+}
+
+// What lives beside the gradient of the base, where(exponent == 0, 0, grad * (exponent *
+// self.pow(exponent - 1))): the difference and the mask in the exponent's shape, the power and two
+// products.
+Bytes beside_base_gradient(const NodeView& node, const Tensor& gradient) {
+  const Tensor& exponent = node.input(kExponent);
+  return gradient.bytes() * 3 + exponent.bytes() + bytes_of(DType::kBool, exponent.elements());
+}
+
+// pow_backward_exponent, then pow_backward_self.
 void backward(BackwardBuilder& b) {
   const NodeView& node = b.node();
   const Tensor gradient = b.output_gradient();
-  const Bytes mask = bytes_of(DType::kBool, gradient.elements());
   const Bytes filler = scalar_operand(node.rules(), gradient.dtype).converted;
   std::vector<Tensor> reads{gradient, node.input(kExponent), node.output()};
   if (node.has_input(kBase)) reads.push_back(node.input(kBase));
+  if (!node.has_input(kBase) && node.rules().scalars_are_tensors) reads.push_back(b.saved("base"));
   Tensor results[2];
   for (std::size_t i : {kExponent, kBase}) {
     if (!b.needs_gradient(i)) continue;
     results[i] = create_dense(b, "power_gradient", gradient);
-    const int temporaries = i == kExponent ? 3 : 4;
+    const Bytes beside = i == kExponent ? beside_exponent_gradient(node, gradient)
+                                        : beside_base_gradient(node, gradient);
     b.launch_elementwise("pow.backward", reads, results[i], OperatorClass::kElementwise, 10,
-                         Bytes(0), gradient.bytes() * temporaries + mask + filler);
+                         Bytes(0), beside + filler);
   }
-  for (std::size_t i : {kExponent, kBase}) {
-    if (b.needs_gradient(i)) set_fitted_gradient(b, i, results[i]);
-  }
+  set_fitted_gradient(b, kBase, results[kBase]);
+  set_fitted_gradient(b, kExponent, results[kExponent]);
 }
 
 constexpr OperatorFamily kFamilies[] = {

@@ -77,7 +77,8 @@ void save_layer_norm(SavedSet& saved) {
 
 // One backward node makes the gradients of input, weight and bias.
 void launch_backward(BackwardBuilder& b, std::string_view name,
-                     const std::vector<Tensor>& statistics, Bytes workspace) {
+                     const std::vector<Tensor>& statistics, Bytes workspace,
+                     Bytes temporary = Bytes(0)) {
   const NodeView& node = b.node();
   const Tensor gradient = b.output_gradient();
   const Tensor& x = node.input(kX);
@@ -100,6 +101,7 @@ void launch_backward(BackwardBuilder& b, std::string_view name,
   kernel.work.launches = b.needs_gradient(kX) && kernel.creates.size() > 1 ? 2 : 1;
   kernel.work.read = (gradient.bytes() + x.bytes()) * kernel.work.launches;
   kernel.workspace = workspace;
+  kernel.temporary = temporary;
   b.launch(kernel);
 }
 
@@ -142,12 +144,12 @@ void save_group_norm(SavedSet& saved) {
   saved.extra("rstd", statistics, statistics_type(saved.node()));
 }
 
-// ds and db: one sum per sample and channel each.
+// ds and db: one sum per sample and channel each. The formula hands on grad.contiguous().
 void backward_group_norm(BackwardBuilder& b) {
   const Tensor& x = b.node().input(kX);
   const Bytes sums = bytes_of(DType::kFloat32, Elements(2 * x.shape[0] * x.shape[1]));
   launch_backward(b, "group_norm.backward", {b.saved("mean"), b.saved("rstd")},
-                  sums + copy_of_strided(x));
+                  sums + copy_of_strided(x), copy_of_strided(b.output_gradient()));
 }
 
 constexpr OperatorFamily kFamilies[] = {

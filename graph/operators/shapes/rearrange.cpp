@@ -87,6 +87,14 @@ void infer_repeat(Inference& inference) {
   inference.create(shape, x.dtype);
 }
 
+// repeat_backward sums over the axes that were repeated; without any it views the gradient.
+void backward_repeat(BackwardBuilder& b) {
+  const Tensor gradient = b.output_gradient();
+  const Shape& shape = b.node().input(0).shape;
+  if (gradient.shape == shape) return b.set_input_gradient(0, gradient);
+  backward_copy(b);
+}
+
 constexpr OperatorFamily copy(std::string_view name, std::string_view summary,
                               void (*infer)(Inference&)) {
   return {.name = name,
@@ -116,7 +124,12 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = backward_copy},
     copy("pixel_shuffle", "channels to places; keeps nothing", infer_pixel_shuffle),
     copy("pixel_unshuffle", "places to channels; keeps nothing", infer_pixel_unshuffle),
-    copy("repeat", "copies along axes; keeps nothing", infer_repeat),
+    {.name = "repeat",
+     .summary = "copies along axes; keeps nothing",
+     .infer = infer_repeat,
+     .forward = forward,
+     .save = save_nothing,
+     .backward = backward_repeat},
 };
 
 }  // namespace rearrange_family

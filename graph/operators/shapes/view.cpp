@@ -162,7 +162,19 @@ void backward_as_strided(BackwardBuilder& b) {
   b.set_input_gradient(0, result);
 }
 
+// Tensor.detach(): the same memory, outside the autograd graph.
+void infer_detach(Inference& inference) {
+  inference.view(0, inference.input(0).shape, inference.input(0).strides);
+  inference.follow_gradient(false);
+}
+
 constexpr OperatorFamily kFamilies[] = {
+    {.name = "detach",
+     .summary = "the same memory, through which no gradient flows",
+     .infer = infer_detach,
+     .forward = no_kernel,
+     .save = save_nothing,
+     .backward = no_backward},
     {.name = "view",
      .summary = "another shape of the same memory; fails where the strides do not allow it",
      .infer = infer_view,
