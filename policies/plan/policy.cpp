@@ -55,20 +55,20 @@ std::vector<BlockRegion> block_segments(const PolicyContext& context, int period
     segments[at].forward.push_back(p);
   }
   const auto micro_batches = static_cast<std::size_t>(context.order.micro_batches);
-  std::vector<Position> last_forward(static_cast<std::size_t>(context.order.steps) * micro_batches);
+  std::vector<Position> last_backward(static_cast<std::size_t>(context.order.steps) *
+                                      micro_batches);
   std::vector<Position> last(static_cast<std::size_t>(context.order.steps));
   for (Position p : ids_of(context.order.at)) {
     const Occurrence& occurrence = context.order.at[p];
     last[occurrence.step] = p;
-    if (!occurrence.recompute && context.op_at(p).phase == Phase::kForward) {
-      last_forward[occurrence.step * micro_batches + occurrence.micro_batch] = p;
+    if (!occurrence.recompute && context.op_at(p).phase == Phase::kBackward) {
+      last_backward[occurrence.step * micro_batches + occurrence.micro_batch] = p;
     }
   }
   for (BlockRegion& segment : segments) {
-    const std::size_t next = static_cast<std::size_t>(segment.micro_batch) + 1;
     const auto step_index = static_cast<std::size_t>(segment.step);
-    segment.loss_dropped =
-        next < micro_batches ? last_forward[step_index * micro_batches + next] : last[step_index];
+    const auto index = step_index * micro_batches + static_cast<std::size_t>(segment.micro_batch);
+    segment.loss_dropped = micro_batches > 1 ? last_backward[index] : last[step_index];
   }
   return segments;
 }

@@ -102,8 +102,8 @@ struct BlockRegion {
   int last_block = 0;
   std::vector<Position> forward;
   std::vector<Position> backward;
-  // The position where the training loop drops this micro-batch's loss, and with it the graph: when
-  // the next one has computed its own, or at the end of the step.
+  // The position where the training loop drops this micro-batch's loss, and with it the graph:
+  // after its backward where micro-batches are accumulated, otherwise at the end of the step.
   Position loss_dropped;
 };
 
