@@ -78,10 +78,11 @@ constexpr std::array<std::string_view, 8> kComparisons = {
 constexpr std::array<std::string_view, 13> kUnary = {"Neg", "Sqrt", "Floor", "Ceil",       "Round",
                                                      "Abs", "Exp",  "Log",   "Reciprocal", "Sin",
                                                      "Cos", "Not",  "Sign"};
-constexpr std::array<std::string_view, 21> kOther = {
-    "Constant", "Cast",    "Identity",  "Shape",           "Size",    "Concat",    "Slice",
-    "Gather",   "Squeeze", "Unsqueeze", "Reshape",         "Flatten", "Transpose", "Expand",
-    "Tile",     "Range",   "Where",     "ConstantOfShape", "Trilu",   "ScatterND", "Clip"};
+constexpr std::array<std::string_view, 22> kOther = {
+    "Constant",  "Cast",      "Identity", "Shape",     "Size",    "Concat",
+    "Slice",     "Gather",    "Squeeze",  "Unsqueeze", "Reshape", "Flatten",
+    "Transpose", "Expand",    "Tile",     "Range",     "Where",   "ConstantOfShape",
+    "Trilu",     "ScatterND", "Clip",     "EyeLike"};
 constexpr std::array<std::string_view, 5> kReductions = {"ReduceProd", "ReduceSum", "ReduceMax",
                                                          "ReduceMin", "ReduceMean"};
 
@@ -157,6 +158,12 @@ Folded fold_unary(const OnnxNode& node, const OnnxConstant& x) {
     }
   }
   return result;
+}
+
+// torch.eye: ones and zeros of the operand's shape, in a type of its own.
+Folded fold_eye(const OnnxNode& node, const OnnxConstant& x) {
+  const auto target = onnx_element_type(node.integer("dtype"));
+  return shaped(target.value_or(x.dtype), x.dims);
 }
 
 Folded fold_cast(const OnnxNode& node, const OnnxConstant& x) {
@@ -351,6 +358,7 @@ std::optional<OnnxConstant> fold(const OnnxNode& node, folding::Operands inputs)
   if (op == "Range") return fold_detail::fold_range(inputs);
   if (op == "ConstantOfShape") return fold_detail::fold_constant_of_shape(node, x);
   if (op == "Trilu" || op == "ScatterND" || op == "Clip") return shaped(x.dtype, x.dims);
+  if (op == "EyeLike") return fold_detail::fold_eye(node, x);
   if (op == "Flatten") return fold_detail::fold_flatten(node, x);
   if (inputs.size() < 2 || inputs[1] == nullptr) return std::nullopt;
   return fold_detail::fold_two_operands(node, inputs);

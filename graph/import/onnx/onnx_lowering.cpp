@@ -25,6 +25,7 @@ OnnxLowering::OnnxLowering(const OnnxModel& file, const OnnxUses& uses, const On
       initializer_(file.names.size(), -1),
       never_constant_(file.names.size(), 0),
       is_chunk_(file.names.size(), 0),
+      detaches_(file.names.size(), 0),
       done_(file.nodes.size(), 0),
       waiting_(file.nodes.size(), 0) {
   for (std::size_t i = 0; i < file.names.size(); ++i)
@@ -35,6 +36,7 @@ void OnnxLowering::run() {
   check_operators();
   add_roots();
   check_open_axes();
+  mark_detached();
   for (OnnxNodeId id : ids_of(file_.nodes)) {
     const OnnxNode& node = file_.nodes[id];
     current_ = id;
@@ -50,6 +52,21 @@ void OnnxLowering::run() {
       waiting_[id] = 1;
     } else {
       lower(id);
+    }
+  }
+}
+
+void OnnxLowering::mark_detached() {
+  for (const std::string& name : onnx_.detach) {
+    bool found = false;
+    for (OnnxValueId value : ids_of(file_.names)) {
+      if (file_.names[value] != name) continue;
+      detaches_[value] = 1;
+      found = true;
+    }
+    if (!found) {
+      throw UserError({}, "model.detach",
+                      fmt::format("{} has no tensor {}", file_.path, quoted(name)));
     }
   }
 }

@@ -114,6 +114,7 @@ class OnnxLowering {
   void enter_module(std::string_view path, int block);
   void check_operators() const;
   void check_open_axes();
+  void mark_detached();
 
   const OnnxModel& file_;
   const OnnxUses& uses_;
@@ -135,6 +136,7 @@ class OnnxLowering {
   IdVector<OnnxValueId, int> initializer_;
   IdVector<OnnxValueId, char> never_constant_;
   IdVector<OnnxValueId, char> is_chunk_;
+  IdVector<OnnxValueId, char> detaches_;  // at the first reader
   IdVector<OnnxNodeId, char> done_;
   IdVector<OnnxNodeId, char> waiting_;  // views of parameters, made where they are used
   std::vector<std::pair<std::string, LayerId>> layers_;

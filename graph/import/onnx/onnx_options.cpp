@@ -20,6 +20,7 @@ OnnxOptions decode_onnx_options(const Decoder& model) {
     options.roles.emplace_back(name, role == "buffer" ? OnnxRole::kBuffer : OnnxRole::kParameter);
   }
   options.in_place = model.list<std::string>("in_place");
+  options.detach = model.list<std::string>("detach");
   options.output = model.optional<std::string>("output", "");
   return options;
 }

@@ -29,12 +29,14 @@ struct OnnxOptions {
   // Modules that work in place, by their paths with * for any text: files of other exporters than
   // those that write tidemark.inplace do not tell.
   std::vector<std::string> in_place;
+  // Tensors that the module detaches, by the file's names: the exporter drops Tensor.detach().
+  std::vector<std::string> detach;
   // The output that the loss is taken of; the first that can be differentiated unless given.
   std::string output;
 };
 
 // Keys beside `onnx`: batch_axis, axes: {NAME: extent}, roles: {NAME: parameter | buffer},
-// in_place: [PATTERN], output.
+// in_place: [PATTERN], detach: [TENSOR], output.
 [[nodiscard]] OnnxOptions decode_onnx_options(const Decoder& model);
 
 }  // namespace tidemark

@@ -76,6 +76,39 @@ void lower_squeeze(OnnxLowering& l) {
   l.set(l.builder().view(l.operand(0), shape));
 }
 
+// Returns the node that computes operand `index` of `node`, if it is an `op`.
+const OnnxNode* operand_of(const OnnxLowering& l, const OnnxNode* node, std::size_t index,
+                           std::string_view op) {
+  if (node == nullptr || !node->has_input(index)) return nullptr;
+  const OnnxNodeId source = l.uses().producer[node->inputs[index]];
+  if (!source.valid() || l.file().nodes[source].op != op) return nullptr;
+  return &l.file().nodes[source];
+}
+
+// squeeze(axis) of a tensor whose sizes the exporter does not know: Squeeze where
+// Gather(Shape(x), axis) equals 1, otherwise Identity.
+void lower_if(OnnxLowering& l) {
+  const OnnxNode* equal = operand_of(l, &l.node(), 0, "Equal");
+  const OnnxNode* gather = operand_of(l, equal, 0, "Gather");
+  const OnnxNode* shape = operand_of(l, gather, 0, "Shape");
+  const TensorId x = shape != nullptr ? l.tensor(shape->inputs[0]) : TensorId();
+  const auto place = x.valid() && gather->has_input(1) ? l.number(gather->inputs[1]) : std::nullopt;
+  if (!place || l.number(equal->inputs[1]) != 1.0) {
+    l.fail(
+        "which of two branches runs is not simulated; export the model with the one that it "
+        "trains by");
+  }
+  const Shape& old = l.builder().shape(x);
+  const auto axis =
+      static_cast<int>(checked_axis(l, static_cast<std::int64_t>(*place), old.rank()));
+  if (old[axis] != 1) return l.set(x);
+  Shape squeezed;
+  for (int i = 0; i < old.rank(); ++i) {
+    if (i != axis) squeezed.push_back(old[i]);
+  }
+  l.set(l.builder().view(x, squeezed));
+}
+
 void lower_unsqueeze(OnnxLowering& l) {
   const Shape x = l.shape_of_operand(0);
   List axes = l.setting_or_attribute(1, "axes");
@@ -236,6 +269,7 @@ constexpr OnnxOperator kOperators[] = {
     {"Flatten", lower_flatten},
     {"Transpose", lower_transpose},
     {"Squeeze", lower_squeeze},
+    {"If", lower_if},
     {"Unsqueeze", lower_unsqueeze},
     {"Slice", lower_slice},
     {"Split", lower_split},
