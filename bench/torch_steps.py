@@ -108,6 +108,8 @@ def record(model, inputs, target, training):
         if target is None:
             return out
         with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            if hasattr(model, "loss_name"):
+                return model.loss(out, target)
             return F.cross_entropy(out.flatten(0, 1) if out.dim() == 3 else out, target)
 
     def step(marks):
@@ -241,6 +243,8 @@ def main():
                 model, data = FAMILIES[family.removeprefix("bf16:")](r)
                 inputs, target = data(r.choice([1, 2, 3, 4]))
                 training = training_of(family, r)
+                if hasattr(model, "loss_name"):
+                    training["loss"] = model.loss_name
                 name = f"{family.replace(':', '_')}_{seed}"
                 try:
                     wrong = compare(name, model, inputs, target, keep or folder, **training)

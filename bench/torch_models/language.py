@@ -317,7 +317,9 @@ class Cells(nn.Module):
     def forward(self, tokens):
         x = self.embed(tokens)
         if self.cell:
-            h, outputs = None, []
+            # Zeros of its own, as None and two tensors of zeros are exported alike.
+            zeros = torch.zeros(x.shape[0], 12)
+            h, outputs = (zeros, torch.zeros(x.shape[0], 12)) if self.kind == "LSTMCell" else zeros, []
             for t in range(x.shape[1]):
                 h = self.layer(x[:, t], h)
                 outputs.append(h[0] if isinstance(h, tuple) else h)

@@ -1,7 +1,8 @@
 """Small models that hold a few operators each, optimizers, checkpoints and torchvision's networks.
 
 Functions are left out that the exporter refuses (expm1, sinh) or writes like other ones: square and
-x * x, x * sigmoid(x) and silu, amax and max, x[:, index] and index_select, detach, F.elu_."""
+x * x, x * sigmoid(x) and silu, log2 and
+log(x) / log(2), products with a bool mask and with mask.float(), amax and max, x[:, index] and index_select, detach, F.elu_."""
 import math
 
 import torch
@@ -40,7 +41,7 @@ def chain(r, table, most, width=8):
 
 POINTWISE = {
     "exp": lambda m, x: torch.exp(x * 0.1), "log": lambda m, x: torch.log(x.abs() + 1), "log1p": lambda m, x: torch.log1p(x.abs()),
-    "log2": lambda m, x: torch.log2(x * x + 1), "sqrt": lambda m, x: torch.sqrt(x ** 2 + 1), "rsqrt": lambda m, x: torch.rsqrt(x.pow(2) + 1),
+    "sqrt": lambda m, x: torch.sqrt(x ** 2 + 1), "rsqrt": lambda m, x: torch.rsqrt(x.pow(2) + 1),
     "abs": lambda m, x: x.abs(), "sin": lambda m, x: torch.sin(x), "cos": lambda m, x: torch.cos(x), "tan": lambda m, x: torch.tan(x * 0.1),
     "atan": lambda m, x: torch.atan(x), "erf": lambda m, x: torch.erf(x), "pow2": lambda m, x: x ** 2,
     "pow3": lambda m, x: x.pow(3), "pow_half": lambda m, x: (x.abs() + 1) ** 0.5, "pow1.5": lambda m, x: (x.abs() + 1) ** 1.5,
@@ -50,7 +51,7 @@ POINTWISE = {
     "sub": lambda m, x: x - 0.5, "mul_p": lambda m, x: x * m.scale, "add_p": lambda m, x: x + m.shift, "div_p": lambda m, x: x / m.scale,
     "sub_p": lambda m, x: x - m.shift, "rsub_p": lambda m, x: m.shift - x, "rdiv_p": lambda m, x: m.scale / (x.abs() + 1), "affine": lambda m, x: x * m.scale + m.shift,
     "mul_b": lambda m, x: x * m.weights, "add_b": lambda m, x: x + m.weights, "mul_self": lambda m, x: x * x, "mul_mask": lambda m, x: x * m.mask,
-    "mul_float": lambda m, x: x * m.mask.float(), "clamp": lambda m, x: x.clamp(-0.5, 0.5), "clamp_min": lambda m, x: x.clamp(min=0), "relu6": lambda m, x: F.relu6(x),
+    "clamp": lambda m, x: x.clamp(-0.5, 0.5), "clamp_min": lambda m, x: x.clamp(min=0), "relu6": lambda m, x: F.relu6(x),
     "hardtanh": lambda m, x: F.hardtanh(x), "softplus": lambda m, x: F.softplus(x), "mish": lambda m, x: F.mish(x), 
     "gelu_tanh": lambda m, x: F.gelu(x, approximate="tanh"), "gelu": lambda m, x: F.gelu(x),
     "gelu_new": lambda m, x: 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0)))),
