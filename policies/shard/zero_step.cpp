@@ -251,6 +251,9 @@ std::vector<OperatorId> StateShards::reduced(const std::vector<OperatorId>& part
   return result;
 }
 
+}  // namespace sharding
+
+namespace zero_step_detail {
 namespace {
 
 // Blocks are units, and so is each module outside of them: DeepSpeed frees a module when it has
@@ -269,14 +272,14 @@ UnitOptions module_units(const TrainingGraph& graph) {
 }
 
 }  // namespace
-}  // namespace sharding
+}  // namespace zero_step_detail
 
 void shard_states(TrainingGraph& graph, const ZeroOptions& options, const RewriteContext& context) {
   if (context.mesh.replicas() == 1) return;
   if (graph.trained.empty() && options.stage < 3) return;
   IdVector<ParameterId, StorageId> shards;
   if (options.stage == 3) {
-    FsdpOptions gathers{.units = sharding::module_units(graph),
+    FsdpOptions gathers{.units = zero_step_detail::module_units(graph),
                         .shard_home = options.parameters_home,
                         .zero = &options};
     shards = shard_fully(graph, gathers, context);
