@@ -274,11 +274,11 @@ report: {dir: out, formats: [json]}
           "s.yaml:3:23: training.framework: expected one of torch-2.4-cuda, torch-2.1-cuda, "
           "torch-1.13-cuda, torch-1.9-cuda, torch-1.13-cpu, ideal, found 'torch-2.5-cuda'; did you "
           "mean 'torch-2.4-cuda'?");
-    CHECK(
-        refusal_with("training: {loss: l2}\n") ==
-        "s.yaml:3:18: training.loss: expected one of cross_entropy, mse, none, "
-        "smoothed_cross_entropy, "
-        "soft_cross_entropy, nll, l1, smooth_l1, huber, bce, bce_with_logits, kl_div, found 'l2'");
+    CHECK(refusal_with("training: {loss: l2}\n") ==
+          "s.yaml:3:18: training.loss: expected one of cross_entropy, mse, none, "
+          "smoothed_cross_entropy, "
+          "soft_cross_entropy, nll, l1, smooth_l1, huber, bce, bce_with_logits, kl_div, found "
+          "'l2'; did you mean 'l1'?");
     CHECK(
         refusal_with("training: {zero_grad: zeros}\n") ==
         "s.yaml:3:23: training.zero_grad: expected one of none, zero, found 'zeros'; did you mean "
