@@ -67,8 +67,9 @@ std::vector<BlockRegion> block_segments(const PolicyContext& context, int period
   }
   for (BlockRegion& segment : segments) {
     const auto step_index = static_cast<std::size_t>(segment.step);
-    const auto index = step_index * micro_batches + static_cast<std::size_t>(segment.micro_batch);
-    segment.loss_dropped = micro_batches > 1 ? last_backward[index] : last[step_index];
+    const auto position =
+        step_index * micro_batches + static_cast<std::size_t>(segment.micro_batch);
+    segment.loss_dropped = micro_batches > 1 ? last_backward[position] : last[step_index];
   }
   return segments;
 }

@@ -68,6 +68,8 @@ class CheckmateRounding {
     choice.give_until(0.97);
     for (Schedule& schedule : candidates)
       choice.consider(std::exchange(schedule, {}));
+    // Rounding up leaves room that the relaxation has counted on.
+    choice.use_room(0.97);
     PlanResult result = choice.result();
     result.note = std::move(note);
     // The relaxation is no bound for schedules outside its class.

@@ -65,7 +65,7 @@ Plans plans_of(const RematProblem& problem, std::span<const Bytes> budgets) {
     try {
       const PlanFunction plan = policy.decode(Decoder());
       // Iterations give the same plan everywhere; the linear program of others takes long.
-      const std::chrono::seconds limit(policy.search.iterations ? 3600 : 1);
+      const std::chrono::milliseconds limit(policy.search.iterations ? 3'600'000 : 200);
       auto rows = plan_grid(problem, {&plan, 1}, budgets, {.time_limit = limit, .iterations = 20});
       plans.policies.push_back(&policy);
       plans.grid.push_back(std::move(rows.front()));
@@ -167,11 +167,13 @@ TEST_SUITE("property") {
           CHECK(*plan.lower_bound <= cheapest);
           if (policy.any_schedule) CHECK(figures.cost == cheapest);
           ++compared;
-          const bool binds =
-              figures.cost > problem.base_cost && plan.status != PlanStatus::kOptimal;
+          // Values are whole: a plan may leave more of the budget where none is cheaper.
+          const bool binds = figures.cost > problem.base_cost;
           if (!binds || !uses_any_room(policy)) continue;
-          CHECK(figures.peak >= budgets[b].count / 100 * 95);
           ++bound;
+          CAPTURE(figures.cost);
+          CAPTURE(cheapest);
+          if (figures.cost > cheapest) CHECK(figures.peak >= budgets[b].count / 100 * 95);
         }
       }
     }

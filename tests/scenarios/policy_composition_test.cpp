@@ -160,7 +160,7 @@ bool may_join(const PolicyEntry& entry, const std::vector<const PolicyEntry*>& c
   const bool single = entry.kind == "sequence" || entry.kind == "eviction";
   const auto reduces = [](const PolicyEntry& policy) {
     static const std::set<std::string_view> kReducing{"data_parallel", "distributed_optimizer",
-                                                      "fsdp", "zero"};
+                                                      "fsdp", "megatron_data_parallel", "zero"};
     return kReducing.contains(policy.name);
   };
   return std::none_of(chosen.begin(), chosen.end(), [&](const PolicyEntry* other) {
