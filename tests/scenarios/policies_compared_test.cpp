@@ -184,6 +184,10 @@ TEST_SUITE("property") {
 
 TEST_SUITE("slow") {
   TEST_CASE("optimal is first among the policies that recompute in fit") {
+    if (std::getenv("TIDEMARK_LONG_TESTS") == nullptr) {
+      MESSAGE("skipped: takes minutes; set TIDEMARK_LONG_TESTS=1");
+      return;
+    }
     int others = 0;
     for (const char* model :
          {"{model: {preset: bert-base, layers: 2, vocab: 4096}, hardware: {gpu: v100-sxm-16gb, "
