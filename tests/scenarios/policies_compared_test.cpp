@@ -1,6 +1,7 @@
 // Holds the policies of the registry against each other: on cost graphs of different models, and on
 // the device.
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <optional>
 #include <string>
