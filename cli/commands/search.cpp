@@ -71,7 +71,7 @@ std::string not_compared(const SearchResult& found) {
     const std::string name = setting_of(point.result);
     if (point.result.status == PointStatus::kError) {
       faulty.push_back(fmt::format("{} ({})", name, point.result.error));
-    } else if (!std::isfinite(point.objective)) {
+    } else if (point.result.status == PointStatus::kFits && !std::isfinite(point.objective)) {
       without.push_back(name);
     }
   }

@@ -71,6 +71,7 @@ HeadAndLoss find_head_and_loss(const Graph& graph, std::string_view policy) {
   found.loss = graph.loss.valid() ? maker_of(graph, graph.loss) : NodeId();
   if (!is_family(graph, found.loss, "nll_loss")) fail_at(graph, policy, found.loss);
   NodeId at = found.loss;
+  bool from_scores = false;
   while (true) {
     const TensorId input = graph.nodes[at].inputs.front();
     const NodeId maker = maker_of(graph, input);
@@ -87,9 +88,18 @@ HeadAndLoss find_head_and_loss(const Graph& graph, std::string_view policy) {
       found.head = maker;
       break;
     }
-    if (is_family(graph, maker, "log_softmax")) found.loss_dtype = graph.tensors[input].dtype;
+    if (is_family(graph, maker, "log_softmax")) {
+      found.loss_dtype = graph.tensors[input].dtype;
+      from_scores = true;
+    }
     found.between.insert(found.between.begin(), maker);
     at = maker;
+  }
+  if (!from_scores) {
+    fail(policy, fmt::format("computes cross-entropy, and the loss takes the result of {} as "
+                             "log-probabilities: write training.loss: cross_entropy, or leave {} "
+                             "out",
+                             graph.describe(found.head), policy));
   }
   if (graph.nodes[found.head].attributes.flag("transposed_weight")) {
     fail_at(graph, policy, found.head);

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/core/errors.hpp"
 #include "graph/operators/family.hpp"
 #include "graph/rewrite/graph_copy.hpp"
 #include "policies/rewrite/layer_precision.hpp"
@@ -61,6 +62,9 @@ constexpr std::array kCastRules = {
     CastRule{"nll_loss", CastPolicy::kFloat32, CastPolicy::kFloat32},
     CastRule{"bce_with_logits_loss", CastPolicy::kFloat32, CastPolicy::kFloat32},
     CastRule{"mse_loss", CastPolicy::kFloat32, CastPolicy::kFloat32},
+    CastRule{"smooth_l1_loss", CastPolicy::kFloat32, CastPolicy::kFloat32},
+    CastRule{"huber_loss", CastPolicy::kFloat32, CastPolicy::kFloat32},
+    CastRule{"bce_loss", CastPolicy::kFloat32, CastPolicy::kFloat32},
 };
 
 CastPolicy policy_of(const OperatorFamily* family, const FrameworkRules& rules) {
@@ -133,6 +137,11 @@ void AutocastNodes::rewrite(GraphCopy& copy, NodeId id) {
   std::vector<TensorId> inputs = copy.inputs_of(id);
   Attributes attributes = node.attributes;
   CastPolicy policy = policy_of(node.family, rules_);
+  if (node.family->name == "bce_loss" && !rules_.cpu_autocast_lists) {
+    throw UserError({}, "training.loss",
+                    "PyTorch refuses binary_cross_entropy under autocast on a GPU, since 16-bit "
+                    "probabilities lose too much; write bce_with_logits");
+  }
   // Only as a part of cross_entropy_loss is log_softmax converted on a CPU.
   if (attributes.flag("called_by_itself") && rules_.cpu_autocast_lists) {
     policy = CastPolicy::kAsGiven;

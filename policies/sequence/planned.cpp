@@ -63,7 +63,9 @@ class Planned final : public SequencePolicy {
   [[nodiscard]] std::vector<std::unique_ptr<SequencePolicy>> stand_ins() const override {
     std::vector<std::unique_ptr<SequencePolicy>> found;
     if (!policy_.any_schedule) return found;
-    const PlanRequest request{.schedule_class = request_.schedule_class};
+    PlanRequest request = request_;  // with its limits
+    request.saved_share.reset();
+    request.known = nullptr;
     for (const PlanPolicy& policy : solver_policies()) {
       if (policy.any_schedule || policy.search.seed) continue;
       found.push_back(std::make_unique<Planned>(

@@ -68,7 +68,8 @@ UnitKey key_of(const Layer& layer, const UnitOptions& options) {
     for (const std::string& name : options.units[i]) {
       const bool blocks = name == kBlocks;
       if (blocks && layer.block != kNoBlock && longest == 0) found = {i, layer.block};
-      if (blocks || name.size() <= longest || !is_within(layer.name, name)) continue;
+      const bool belongs = options.own_only ? layer.name == name : is_within(layer.name, name);
+      if (blocks || name.size() <= longest || !belongs) continue;
       longest = name.size();
       found = {i, kNoBlock};
     }

@@ -18,6 +18,8 @@ namespace tidemark {
 struct UnitOptions {
   // Modules of each unit, "blocks" standing for a unit per block; the default is {{"blocks"}}.
   std::vector<std::vector<std::string>> units{{"blocks"}};
+  // Whether a listed module stands for its own parameters alone, and not for modules within it.
+  bool own_only = false;
   // Modules whose unit stays gathered after forward.
   std::vector<std::string> keep_gathered;
 };

@@ -259,7 +259,7 @@ namespace {
 // Blocks are units, and so is each module outside of them: DeepSpeed frees a module when it has
 // run.
 UnitOptions module_units(const TrainingGraph& graph) {
-  UnitOptions options;
+  UnitOptions options{.own_only = true};
   for (const Parameter& parameter : graph.parameters) {
     if (!parameter.layer.valid()) continue;
     const Layer& layer = graph.layers[parameter.layer];

@@ -64,8 +64,6 @@ Order order_around(const RematProblem& problem, NodeIndex v, bool fixed_order) {
   return order;
 }
 
-// The values that may be dropped among those that must be in memory or recomputed when v is
-// computed.
 // Returns an upper limit of the bytes by which each node's cut exceeds the budget: of all nodes,
 // those count that come before it in the list and are read after it.
 std::vector<std::int64_t> most_excess(const RematProblem& problem, std::int64_t budget) {
@@ -85,6 +83,8 @@ std::vector<std::int64_t> most_excess(const RematProblem& problem, std::int64_t 
   return excess;
 }
 
+// The values that may be dropped among those that must be in memory or recomputed when v is
+// computed.
 struct NodeCut {
   ClosureCut closure;
   std::vector<KnapsackItem> items;

@@ -102,7 +102,7 @@ void check_averages_once(const Listed& listed, const Scenario& scenario) {
 // Throws at a budget of bytes whose unit was forgotten; a cost graph has a unit of its own.
 void check_budget(const Listed& listed, const Scenario& scenario) {
   const Value* budget = listed.parameters.find("budget");
-  if (budget == nullptr || !budget->is_scalar() || budget->scalar.size() < 2 ||
+  if (budget == nullptr || !budget->is_scalar() || budget->scalar.empty() ||
       budget->scalar.find_first_not_of("0123456789") != std::string::npos ||
       scenario.model.kind == ModelKind::kCostGraph)
     return;

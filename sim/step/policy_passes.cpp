@@ -121,8 +121,8 @@ PolicyPasses::Tried PolicyPasses::tried(const SequencePolicy& sequence, const Or
   return whole;
 }
 
-// Where no order of the policy itself fits, that of a policy stands in whose orders are open to it:
-// of those that fit, the one whose step is fastest.
+// Where the order of the policy itself for the whole device does not fit, that of a policy may
+// stand in whose orders are open to it: of all that fit, the one whose step is fastest.
 OrderedStep PolicyPasses::order_for_device(const SequencePolicy& sequence, const OrderedStep& step,
                                            const PolicyOutcome* smaller_budget,
                                            std::optional<DeviceOrder>& device_order,
@@ -138,13 +138,16 @@ OrderedStep PolicyPasses::order_for_device(const SequencePolicy& sequence, const
     return order_by(*sequence.stand_ins().at(*how.stand_in), step, nullptr, how.held_back, outcome);
   }
   Tried best = tried(sequence, step, smaller_budget, outcome);
-  if (!best.fits) {
-    Duration fastest = Duration::max();
+  const auto time_of = [&](const Tried& order) {
+    return trials_(order.step)->run(ResidencyPlan(order.step.live)).step;
+  };
+  if (!best.fits || best.how.held_back > Bytes(0)) {
+    Duration fastest = best.fits ? time_of(best) : Duration::max();
     const std::vector<std::unique_ptr<SequencePolicy>> others = sequence.stand_ins();
     for (std::size_t i = 0; i < others.size(); ++i) {
       Tried other = tried(*others[i], step, nullptr, outcome);
       if (!other.fits) continue;
-      const Duration time = trials_(other.step)->run(ResidencyPlan(other.step.live)).step;
+      const Duration time = time_of(other);
       if (time >= fastest) continue;
       fastest = time;
       best = std::move(other);

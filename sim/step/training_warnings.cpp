@@ -73,7 +73,7 @@ std::vector<std::string> evaluation_warnings(const StepSpec& spec) {
 
 bool decides_about_training(const StepSpec& spec, std::size_t policy) {
   // Rewrites of gradients, optimizer states and updates, and of what autograd keeps.
-  constexpr std::array<std::string_view, 10> kRewrites{"optimizer_in_backward",
+  constexpr std::array<std::string_view, 11> kRewrites{"optimizer_in_backward",
                                                        "offload_optimizer",
                                                        "compress_activations",
                                                        "compress_gradients",
@@ -82,6 +82,7 @@ bool decides_about_training(const StepSpec& spec, std::size_t policy) {
                                                        "zero",
                                                        "data_parallel",
                                                        "distributed_optimizer",
+                                                       "megatron_data_parallel",
                                                        "distill"};
   constexpr std::array<std::string_view, 2> kLosses{"chunked_loss", "fused_loss"};
   const AnyPolicy& any = spec.policies[policy];
