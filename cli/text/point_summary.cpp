@@ -249,7 +249,7 @@ std::string Summary::policies() const {
       add(grouped(outcome.contested) + " decided by an earlier policy");
     }
     if (outcome.refused > 0) add(grouped(outcome.refused) + " refused");
-    // What makes another model decides nothing about the memory of this one.
+    // A policy that makes another model decides nothing about the memory of this one.
     const bool rewrites = i < scenario_.policies.size() && rewrites_model(scenario_.policies[i]);
     const bool idle =
         scenario_.training.mode != StepMode::kTrain && decides_about_training(scenario_, i);

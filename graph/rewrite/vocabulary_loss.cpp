@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/operators/communication/vocabulary.hpp"
 #include "graph/operators/family.hpp"
 #include "graph/rewrite/graph_copy.hpp"
+#include "graph/rewrite/maker_of.hpp"
 
 namespace tidemark {
 namespace vocabulary_loss_detail {
@@ -27,14 +29,6 @@ NodeId only_reader(const Graph& graph, TensorId tensor, NodeId first) {
     }
   }
   return reader;
-}
-
-NodeId maker_of(const Graph& graph, TensorId tensor) {
-  for (NodeId id : ids_of(graph.nodes)) {
-    const std::vector<TensorId>& outputs = graph.nodes[id].outputs;
-    if (std::find(outputs.begin(), outputs.end(), tensor) != outputs.end()) return id;
-  }
-  return {};
 }
 
 bool is_returned(const Graph& graph, TensorId tensor) {
@@ -60,7 +54,8 @@ TensorId add_vocabulary_loss(Graph& graph, TensorId logits, TensorId targets, La
 }
 
 std::optional<ScoresAndLoss> find_scores_and_loss(const Graph& graph) {
-  using namespace vocabulary_loss_detail;
+  using vocabulary_loss_detail::is_returned;
+  using vocabulary_loss_detail::only_reader;
   if (!graph.loss.valid()) return std::nullopt;
   ScoresAndLoss found{.scores = {}, .loss = maker_of(graph, graph.loss)};
   if (!found.loss.valid() || graph.nodes[found.loss].family->name != "nll_loss")

@@ -9,18 +9,11 @@
 #include "graph/operators/communication/vocabulary.hpp"
 #include "graph/operators/family.hpp"
 #include "graph/operators/pointwise/fake_quantise.hpp"
+#include "graph/rewrite/maker_of.hpp"
 
 namespace tidemark {
 namespace head_and_loss_detail {
 namespace {
-
-NodeId maker_of(const Graph& graph, TensorId tensor) {
-  for (NodeId id : ids_of(graph.nodes)) {
-    const std::vector<TensorId>& outputs = graph.nodes[id].outputs;
-    if (std::find(outputs.begin(), outputs.end(), tensor) != outputs.end()) return id;
-  }
-  return {};
-}
 
 int readers_of(const Graph& graph, TensorId tensor) {
   int readers = 0;
@@ -65,7 +58,6 @@ HeadAndLoss find_head_and_loss(const Graph& graph, std::string_view policy) {
   using head_and_loss_detail::fail;
   using head_and_loss_detail::fail_at;
   using head_and_loss_detail::is_family;
-  using head_and_loss_detail::maker_of;
   using head_and_loss_detail::readers_of;
   HeadAndLoss found;
   found.loss = graph.loss.valid() ? maker_of(graph, graph.loss) : NodeId();

@@ -21,6 +21,7 @@ enum class CastPolicy : std::uint8_t {
   kLow,            // lower_precision_fp
   kFloat32,        // fp32: inputs are converted
   kFloat32Result,  // fp32_set_opt_dtype: called with dtype=torch.float32
+  kRefused,        // at::autocast throws
 };
 
 struct CastRule {
@@ -64,7 +65,7 @@ constexpr std::array kCastRules = {
     CastRule{"mse_loss", CastPolicy::kFloat32, CastPolicy::kFloat32},
     CastRule{"smooth_l1_loss", CastPolicy::kFloat32, CastPolicy::kFloat32},
     CastRule{"huber_loss", CastPolicy::kFloat32, CastPolicy::kFloat32},
-    CastRule{"bce_loss", CastPolicy::kFloat32, CastPolicy::kFloat32},
+    CastRule{"bce_loss", CastPolicy::kRefused, CastPolicy::kFloat32},
 };
 
 CastPolicy policy_of(const OperatorFamily* family, const FrameworkRules& rules) {
@@ -137,7 +138,8 @@ void AutocastNodes::rewrite(GraphCopy& copy, NodeId id) {
   std::vector<TensorId> inputs = copy.inputs_of(id);
   Attributes attributes = node.attributes;
   CastPolicy policy = policy_of(node.family, rules_);
-  if (node.family->name == "bce_loss" && !rules_.cpu_autocast_lists) {
+  // Of all operators only binary_cross_entropy is refused.
+  if (policy == CastPolicy::kRefused) {
     throw UserError({}, "training.loss",
                     "PyTorch refuses binary_cross_entropy under autocast on a GPU, since 16-bit "
                     "probabilities lose too much; write bce_with_logits");

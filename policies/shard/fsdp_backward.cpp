@@ -132,7 +132,7 @@ void ShardedStep::build_unsynced_backward(const std::vector<OperatorId>& backwar
                     "drops gradients of full size when they have been reduced, and zero_grad: zero "
                     "keeps gradients; write training.zero_grad: none");
   }
-  // Where autograd's own gradients stay, later micro-batches add to them as without shards.
+  // Autograd's own gradients, if they stay, are added to by later micro-batches as without shards.
   const bool own = std::all_of(tensors_.begin(), tensors_.end(),
                                [&](const Unit& unit) { return keeps_own_gradients(unit); });
   for (const Unit& unit : tensors_) {

@@ -124,7 +124,7 @@ void plan_gathers(const PolicyContext& context, BackwardPrefetch prefetch, Resid
       given_up.push_back(id);
     }
   }
-  // Where both are issued before the same operator, what copies out of a gather comes behind it.
+  // A copy out of a gather comes behind the gather if both are issued before the same operator.
   for (const bool collectives : {true, false}) {
     for (const GapId id : given_up)
       regather(id, collectives);

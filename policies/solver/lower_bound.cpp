@@ -172,7 +172,7 @@ std::int64_t cut_bound(const RematProblem& problem, std::int64_t budget,
     const auto now = Clock::now();
     return now > begin + std::chrono::duration_cast<Clock::duration>((deadline - begin) * share);
   };
-  // Where time does not suffice for all cuts, those that exceed the budget most are looked at.
+  // Cuts that exceed the budget most come first, since time may not suffice for all of them.
   std::stable_sort(exceeding.begin(), exceeding.end(),
                    [&](NodeIndex a, NodeIndex b) { return excess[a] > excess[b]; });
   for (const NodeIndex v : exceeding) {

@@ -33,8 +33,8 @@ void save(SavedSet& saved) {
   saved.output();
 }
 
-// What lives beside the gradient of the exponent, grad * where(cond, 0, result * self.log()): the
-// mask, the logarithm in the base's shape, the product and what is chosen of it.
+// The tensors that live beside the gradient of the exponent, grad * where(cond, 0, result *
+// self.log()): the mask, the logarithm in the base's shape, the product and what is chosen of it.
 Bytes beside_exponent_gradient(const NodeView& node, const Tensor& gradient) {
   const Bytes logarithm = node.has_input(kBase)
                               ? node.input(kBase).bytes()
@@ -42,7 +42,7 @@ Bytes beside_exponent_gradient(const NodeView& node, const Tensor& gradient) {
   return gradient.bytes() * 2 + logarithm + bytes_of(DType::kBool, gradient.elements());
 }
 
-// What lives beside the gradient of the base, where(exponent == 0, 0, grad * (exponent *
+// The tensors that live beside the gradient of the base, where(exponent == 0, 0, grad * (exponent *
 // self.pow(exponent - 1))): the difference and the mask in the exponent's shape, the power and two
 // products.
 Bytes beside_base_gradient(const NodeView& node, const Tensor& gradient) {
