@@ -121,8 +121,8 @@ PolicyPasses::Tried PolicyPasses::tried(const SequencePolicy& sequence, const Or
   return whole;
 }
 
-// Where the order of the policy itself for the whole device does not fit, that of a policy may
-// stand in whose orders are open to it: of all that fit, the one whose step is fastest.
+// Another policy stands in if this one's order for the whole device does not fit: of those whose
+// orders are open to this one and fit, the one whose step is fastest.
 OrderedStep PolicyPasses::order_for_device(const SequencePolicy& sequence, const OrderedStep& step,
                                            const PolicyOutcome* smaller_budget,
                                            std::optional<DeviceOrder>& device_order,

@@ -64,7 +64,7 @@ struct TrainingOptions {
   HostClock host = HostClock::kEager;
   std::optional<LoaderSpec> loader;  // absent: data is always there
   bool evaluates_loss = false;       // kForward computes the loss, too
-  // Whose cross-entropy is taken; that of the system that trains the model unless given.
+  // The system whose cross-entropy is taken; the one that trains the model unless given.
   std::optional<TrainingSystem> loss_of;
 };
 

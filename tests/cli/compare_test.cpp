@@ -84,7 +84,7 @@ TEST_SUITE("unit") {
           adapters.at("points")[0].at("time").at("step"));
     CHECK(contains(workspace.run("compare lora.yaml --budget 100% --policy chen_greedy").out,
                    ": with lora(rank 4, targets [\"c_attn\"]) alone "));
-    // What cannot stand beside a list gives way to it.
+    // A policy that cannot stand beside a list gives way to it.
     workspace.write("zero.yaml", model + "policies: [zero]\n");
     const auto sharded = nlohmann::json::parse(
         workspace

@@ -1,4 +1,4 @@
-// What a step has because Megatron-LM runs it: the loss in place, the buffer of gradients.
+// Differences of a step that Megatron-LM runs: the loss in place, the buffer of gradients.
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -61,7 +61,7 @@ TEST_SUITE("unit") {
     CHECK_FALSE(overwrites_logits(2, kMain, "data_parallel"));
     CHECK_FALSE(overwrites_logits(2, kMain, "zero: {stage: 1}"));
     CHECK_FALSE(overwrites_logits(2, "precision: fp32", "megatron_selective, fsdp"));
-    // What is named is taken.
+    // A loss or a policy that is named is taken.
     CHECK(overwrites_logits(1, "precision: bf16_mixed, loss: megatron_cross_entropy", ""));
     CHECK(overwrites_logits(2, "precision: fp32, loss: megatron_cross_entropy", "fsdp"));
     CHECK_FALSE(overwrites_logits(2, "loss: cross_entropy", "distributed_optimizer"));

@@ -101,7 +101,7 @@ TEST_SUITE("unit") {
       CHECK(error_of("", "micro_batch: 1", "[" + name + "]") == problem);
       CHECK(error_of("", "micro_batch: 1", "[{" + name + ": {}}]") == problem);
     }
-    // What is proposed is accepted.
+    // The words that are proposed are accepted.
     for (const char* list : {"[zero: {stage: 3}]", "[fsdp]", "[lora: {rank: 16, base: nf4}]"})
       CHECK(error_of("", "micro_batch: 1", list).empty());
   }

@@ -1,5 +1,5 @@
-// What autograd keeps of the losses that training.loss names, beside a result that is a parameter
-// and so costs nothing. Measured on PyTorch 1.13.1.
+// The tensors that autograd keeps of the losses that training.loss names, beside a result that is a
+// parameter and so costs nothing. Measured on PyTorch 1.13.1.
 #include "graph/models/losses.hpp"
 
 #include <doctest/doctest.h>
