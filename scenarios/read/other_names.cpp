@@ -381,7 +381,7 @@ std::string advice_for_weights(const std::string& name) {
 std::string advice_for_model(const std::string& name) {
   if (std::string advice = advice_for_weights(name); !advice.empty()) return advice;
   const std::filesystem::path path(name);
-  const std::string ending = path.extension().string();
+  const std::string ending = other_names_detail::lower(path.extension().string());
   const bool on_hub = std::count(name.begin(), name.end(), '/') == 1 && path.is_relative() &&
                       name.front() != '.' && ending != ".json" && ending != ".onnx" &&
                       ending != ".yaml" && ending != ".yml";

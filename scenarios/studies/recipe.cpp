@@ -1,9 +1,7 @@
 #include "scenarios/studies/recipe.hpp"
 
 #include <algorithm>
-#include <array>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -47,21 +45,14 @@ std::vector<std::vector<Measure>> choices(std::vector<Measure> list) {
   return result;
 }
 
-// Returns what the scenario's own policies train: adapters where it lists lora, else every weight.
-RecipeMethod method_of(const Value& document) {
-  const Value* policies = document.find("policies");
-  if (policies == nullptr) return RecipeMethod::kFull;
-  for (const Value& item : policies->items) {
-    if (item.is_scalar() && item.scalar == "lora") return RecipeMethod::kLora;
-    const Value* lora = item.is_mapping() ? item.find("lora") : nullptr;
-    if (lora == nullptr) continue;
-    const Value* base = lora->find("base");
-    constexpr std::array<std::string_view, 3> kQuantised{"nf4", "nf4_dq", "int8"};
-    const bool quantised = base != nullptr && std::find(kQuantised.begin(), kQuantised.end(),
-                                                        base->scalar) != kQuantised.end();
-    return quantised ? RecipeMethod::kQlora : RecipeMethod::kLora;
-  }
-  return RecipeMethod::kFull;
+// Returns what the scenario trains as it is: adapters where the model has some, else every weight.
+RecipeMethod method_of(const TrainingGraph& graph) {
+  const auto has = [&](Role role) {
+    return std::any_of(graph.storages.begin(), graph.storages.end(),
+                       [&](const Storage& storage) { return storage.role == role; });
+  };
+  if (!has(Role::kAdapter)) return RecipeMethod::kFull;
+  return has(Role::kQuantisedParameter) ? RecipeMethod::kQlora : RecipeMethod::kLora;
 }
 
 // Whether adapters beside linear layers are a way to train the model: they are where its repeated
@@ -243,7 +234,7 @@ Recipes find_recipes(const Value& document, const Environment& environment,
   const TrainedModel model = build_training(scenario);
   const Measures measures(document, scenario, model);
   std::vector<recipe_detail::Combination> combinations;
-  const RecipeMethod own = recipe_detail::method_of(document);
+  const RecipeMethod own = recipe_detail::method_of(model.training);
   const bool adapts = recipe_detail::takes_adapters(model.training);
   for (const RecipeMethod method : methods) {
     if (methods.size() == 1) recipe_detail::check_method(method, own, model);
