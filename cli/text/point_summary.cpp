@@ -250,12 +250,11 @@ std::string Summary::policies() const {
     }
     if (outcome.refused > 0) add(grouped(outcome.refused) + " refused");
     // A policy that makes another model decides nothing about the memory of this one.
-    const bool rewrites = i < scenario_.policies.size() && rewrites_model(scenario_.policies[i]);
-    const bool idle =
-        scenario_.training.mode != StepMode::kTrain && decides_about_training(scenario_, i);
+    const bool remakes = i < scenario_.policies.size() && rewrites_model(scenario_.policies[i]) &&
+                         !is_idle(scenario_, i);
     if (sep == " ")
       add(outcome.decided > 0 ? grouped(outcome.decided) + " decisions"
-          : rewrites && !idle ? "in the model that is simulated"
+          : remakes           ? "in the model that is simulated"
                               : "changed nothing");
     text += line(text.empty() ? "policies" : "", rest);
     if (outcome.plan) text += plan(*outcome.plan);

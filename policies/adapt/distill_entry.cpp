@@ -60,6 +60,7 @@ class Distill final : public ForwardRewrite {
   Distill(TeacherReference teacher, const DistillOptions& options)
       : teacher_(std::move(teacher)), options_(options) {}
   [[nodiscard]] std::string_view name() const override { return "distill"; }
+  [[nodiscard]] bool acts_in_evaluation(bool /*computes_loss*/) const override { return false; }
   [[nodiscard]] ForwardStage stage() const override { return ForwardStage::kAdapt; }
   [[nodiscard]] Graph apply(const Graph& graph, const RewriteContext& context) const override {
     if (!context.computes_loss) return graph;

@@ -19,6 +19,7 @@ class Freeze final : public ForwardRewrite {
  public:
   Freeze(NamePatterns patterns, InEval eval) : patterns_(std::move(patterns)), eval_(eval) {}
   [[nodiscard]] std::string_view name() const override { return "freeze"; }
+  [[nodiscard]] bool acts_in_evaluation(bool /*computes_loss*/) const override { return false; }
   [[nodiscard]] ForwardStage stage() const override { return ForwardStage::kFreeze; }
   [[nodiscard]] Graph apply(const Graph& graph, const RewriteContext& context) const override {
     GraphCopy copy(graph);

@@ -230,6 +230,7 @@ class CompressActivations final : public TrainingRewrite {
  public:
   explicit CompressActivations(CompressOptions options) : options_(std::move(options)) {}
   [[nodiscard]] std::string_view name() const override { return "compress_activations"; }
+  [[nodiscard]] bool acts_in_evaluation(bool /*computes_loss*/) const override { return false; }
   [[nodiscard]] TrainingStage stage() const override { return TrainingStage::kCompress; }
   void apply(TrainingGraph& graph, const RewriteContext& /*context*/) const override {
     ActivationPacking(graph, options_).run();

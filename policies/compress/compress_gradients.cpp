@@ -25,6 +25,7 @@ class CompressGradients final : public TrainingRewrite {
   explicit CompressGradients(const Options& options, std::string remark)
       : options_(options), remark_(std::move(remark)) {}
   [[nodiscard]] std::string_view name() const override { return "compress_gradients"; }
+  [[nodiscard]] bool acts_in_evaluation(bool /*computes_loss*/) const override { return false; }
   [[nodiscard]] TrainingStage stage() const override { return TrainingStage::kCompress; }
   [[nodiscard]] std::string_view remark() const override { return remark_; }
   void apply(TrainingGraph& graph, const RewriteContext& context) const override {

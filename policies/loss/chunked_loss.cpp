@@ -13,6 +13,7 @@ class ChunkedLoss final : public ForwardRewrite {
   ChunkedLoss(std::string_view name, ChunkKind kind, std::int64_t chunks)
       : name_(name), kind_(kind), chunks_(chunks) {}
   [[nodiscard]] std::string_view name() const override { return name_; }
+  [[nodiscard]] bool acts_in_evaluation(bool computes_loss) const override { return computes_loss; }
   [[nodiscard]] ForwardStage stage() const override { return ForwardStage::kFuse; }
   [[nodiscard]] Graph apply(const Graph& graph, const RewriteContext& context) const override {
     return context.computes_loss ? replace_loss(graph, kind_, chunks_, name_) : graph;

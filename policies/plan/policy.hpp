@@ -67,6 +67,7 @@ struct PolicyContext {
 // Decides where a value is during a gap.
 class ResidencyPolicy : public Policy {
  public:
+  [[nodiscard]] bool acts_in_evaluation(bool /*computes_loss*/) const override { return false; }
   // Whether it recomputes by torch.utils.checkpoint's autograd function, which makes gradients only
   // where an input of a segment requires one.
   [[nodiscard]] virtual bool is_reentrant() const { return false; }
@@ -81,6 +82,7 @@ class ResidencyPolicy : public Policy {
 // Decides the order of operators and their repeats.
 class SequencePolicy : public Policy {
  public:
+  [[nodiscard]] bool acts_in_evaluation(bool /*computes_loss*/) const override { return false; }
   // Every occurrence of the given order must appear at least once. May add to `outcome`.
   [[nodiscard]] virtual ProgramOrder order(const PolicyContext& context,
                                            PolicyOutcome& outcome) const = 0;

@@ -35,6 +35,9 @@ class Policy {
   // Limits the policy's search, before it plans, unless its parameters do. Policies that do not
   // search ignore it.
   virtual void limit_search(const SearchLimits& /*limits*/) {}
+  // Whether it changes a step that trains nothing, such as an evaluation: policies for gradients,
+  // updates and what is kept for backward do not. `computes_loss`: the step ends with the loss.
+  [[nodiscard]] virtual bool acts_in_evaluation(bool /*computes_loss*/) const { return true; }
   // Returns a sentence where the policy does less than its name suggests; empty otherwise.
   [[nodiscard]] virtual std::string_view remark() const { return {}; }
 };

@@ -29,6 +29,7 @@ class DataParallel final : public TrainingRewrite {
  public:
   explicit DataParallel(const DataParallelOptions& options = {}) : options_(options) {}
   [[nodiscard]] std::string_view name() const override { return "data_parallel"; }
+  [[nodiscard]] bool acts_in_evaluation(bool /*computes_loss*/) const override { return false; }
   [[nodiscard]] std::optional<TrainingSystem> system() const override {
     return TrainingSystem::kTorch;
   }

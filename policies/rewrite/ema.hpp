@@ -32,6 +32,7 @@ class Ema final : public TrainingRewrite {
  public:
   explicit Ema(const EmaOptions& options) : options_(options) {}
   [[nodiscard]] std::string_view name() const override { return "ema"; }
+  [[nodiscard]] bool acts_in_evaluation(bool /*computes_loss*/) const override { return false; }
   [[nodiscard]] TrainingStage stage() const override { return TrainingStage::kAverage; }
   // Adds a copy of every weight that the rank holds, present from the start, and its update behind
   // the optimizer's.

@@ -61,6 +61,7 @@ class OffloadOptimizer final : public TrainingRewrite {
  public:
   explicit OffloadOptimizer(const OffloadOptimizerOptions& options) : options_(options) {}
   [[nodiscard]] std::string_view name() const override { return "offload_optimizer"; }
+  [[nodiscard]] bool acts_in_evaluation(bool /*computes_loss*/) const override { return false; }
   [[nodiscard]] TrainingStage stage() const override { return TrainingStage::kPlace; }
   void apply(TrainingGraph& graph, const RewriteContext& context) const override;
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override;

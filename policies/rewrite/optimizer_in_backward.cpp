@@ -59,6 +59,7 @@ void check_goes_together(const TrainingGraph& graph, const RewriteContext& conte
 class OptimizerInBackward final : public TrainingRewrite {
  public:
   [[nodiscard]] std::string_view name() const override { return "optimizer_in_backward"; }
+  [[nodiscard]] bool acts_in_evaluation(bool /*computes_loss*/) const override { return false; }
   [[nodiscard]] TrainingStage stage() const override { return TrainingStage::kPlace; }
   void apply(TrainingGraph& graph, const RewriteContext& context) const override {
     if (graph.trained.empty()) return;

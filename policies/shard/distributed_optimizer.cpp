@@ -22,6 +22,7 @@ class DistributedOptimizer final : public TrainingRewrite {
     return policy;
   }
   [[nodiscard]] std::string_view name() const override { return "distributed_optimizer"; }
+  [[nodiscard]] bool acts_in_evaluation(bool /*computes_loss*/) const override { return false; }
   [[nodiscard]] std::optional<TrainingSystem> system() const override {
     return TrainingSystem::kMegatron;
   }

@@ -46,6 +46,7 @@ class MegatronDataParallel final : public TrainingRewrite {
   explicit MegatronDataParallel(const MegatronOptions& options = {.shares_states = false})
       : options_(options) {}
   [[nodiscard]] std::string_view name() const override { return "megatron_data_parallel"; }
+  [[nodiscard]] bool acts_in_evaluation(bool /*computes_loss*/) const override { return false; }
   [[nodiscard]] std::optional<TrainingSystem> system() const override {
     return TrainingSystem::kMegatron;
   }

@@ -103,6 +103,7 @@ class Zero final : public TrainingRewrite {
     return policy;
   }
   [[nodiscard]] std::string_view name() const override { return "zero"; }
+  [[nodiscard]] bool acts_in_evaluation(bool /*computes_loss*/) const override { return false; }
   [[nodiscard]] std::optional<TrainingSystem> system() const override {
     return TrainingSystem::kDeepSpeed;
   }

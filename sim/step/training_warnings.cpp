@@ -1,7 +1,6 @@
 #include "sim/step/training_warnings.hpp"
 
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <variant>
 
@@ -57,7 +56,7 @@ std::vector<std::string> settings_for_training(const TrainingOptions& training) 
 std::vector<std::string> evaluation_warnings(const StepSpec& spec) {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < spec.policies.size(); ++i) {
-    if (decides_about_training(spec, i)) names.push_back(spec.policy_names[i]);
+    if (is_idle(spec, i)) names.push_back(spec.policy_names[i]);
   }
   const std::vector<std::string> settings = settings_for_training(spec.training);
   names.insert(names.end(), settings.begin(), settings.end());
@@ -71,28 +70,9 @@ std::vector<std::string> evaluation_warnings(const StepSpec& spec) {
 }  // namespace
 }  // namespace training_warnings_detail
 
-bool decides_about_training(const StepSpec& spec, std::size_t policy) {
-  // Rewrites of gradients, optimizer states and updates, and of what autograd keeps.
-  constexpr std::array<std::string_view, 11> kRewrites{"optimizer_in_backward",
-                                                       "offload_optimizer",
-                                                       "compress_activations",
-                                                       "compress_gradients",
-                                                       "ema",
-                                                       "freeze",
-                                                       "zero",
-                                                       "data_parallel",
-                                                       "distributed_optimizer",
-                                                       "megatron_data_parallel",
-                                                       "distill"};
-  constexpr std::array<std::string_view, 2> kLosses{"chunked_loss", "fused_loss"};
-  const AnyPolicy& any = spec.policies[policy];
-  const std::string_view name = spec.policy_names[policy];
-  const auto is_one_of = [&](const auto& names) {
-    return std::find(names.begin(), names.end(), name) != names.end();
-  };
-  return std::holds_alternative<std::unique_ptr<ResidencyPolicy>>(any) ||
-         std::holds_alternative<std::unique_ptr<SequencePolicy>>(any) || is_one_of(kRewrites) ||
-         (is_one_of(kLosses) && !spec.training.evaluates_loss);
+bool is_idle(const StepSpec& spec, std::size_t policy) {
+  return spec.training.mode != StepMode::kTrain &&
+         !policy_of(spec.policies[policy]).acts_in_evaluation(spec.training.evaluates_loss);
 }
 
 std::vector<std::string> training_warnings(const StepSpec& spec, const Graph& graph,

@@ -11,9 +11,8 @@
 
 namespace tidemark {
 
-// Returns whether the policy at this place of the list decides about training alone, or about a
-// loss that is not computed: what is kept for backward, gradients, updates.
-[[nodiscard]] bool decides_about_training(const StepSpec& spec, std::size_t policy);
+// Whether the step trains nothing and the policy at this place of the list does nothing in it.
+[[nodiscard]] bool is_idle(const StepSpec& spec, std::size_t policy);
 
 // Returns a sentence for each setting with which PyTorch would train less than the figures suggest:
 // reentrant checkpointing of blocks whose inputs have no gradient, and parameters that the loss
