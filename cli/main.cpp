@@ -78,7 +78,7 @@ std::string explain_extra(const CLI::App& command, const std::string& word) {
   }
   const std::string name = word.substr(0, word.find('='));
   const std::string what = word.starts_with('-') ? "unknown option" : "unexpected argument";
-  return fmt::format("{} {}{}\nsee: {} --help", what, tidemark::quoted(word),
+  return fmt::format("{} {}{}\nsee: {} --help", what, tidemark::quoted_excerpt(word),
                      did_you_mean(name, known), full_name(command));
 }
 
@@ -109,8 +109,8 @@ void check_command_word(const CLI::App& program, std::span<const std::string> ar
   if (hint.empty() && word.find('.') != std::string::npos && program.get_parent() == nullptr) {
     hint = fmt::format("; to simulate a scenario: tidemark run {}", excerpt(word));
   }
-  throw UserError(fmt::format("unknown command {}{}\ncommands: {}", tidemark::quoted(word), hint,
-                              fmt::join(names, ", ")));
+  throw UserError(fmt::format("unknown command {}{}\ncommands: {}", tidemark::quoted_excerpt(word),
+                              hint, fmt::join(names, ", ")));
 }
 
 int execute(const Commands& commands, const Console& console) {

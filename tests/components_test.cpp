@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <map>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -214,6 +215,31 @@ Faults namespace_faults(const SourceTree& tree) {
   return faults;
 }
 
+// Returns types that two headers define under one name: the linker would keep one of their
+// destructors for both, and no compiler says so while no source includes both headers.
+Faults type_faults(const SourceTree& tree) {
+  static const std::regex kDefinition(
+      R"((?:class|struct|enum class) (\w+)(?: final)?(?: [:{].*)?)");
+  Faults faults;
+  std::map<std::string, std::string> owners;  // by qualified name
+  for (const auto& [path, text] : tree) {
+    if (!path.ends_with(".hpp")) continue;
+    std::string scope;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("namespace ") && line.ends_with(" {"))
+        scope = line.substr(10, line.size() - 12);
+      std::smatch match;
+      if (!std::regex_match(line, match, kDefinition)) continue;
+      const std::string name = fmt::format("{}::{}", scope, match[1].str());
+      const auto [owner, is_new] = owners.emplace(name, path);
+      if (!is_new)
+        faults.push_back(fmt::format("{}, {}: both define {}", owner->second, path, name));
+    }
+  }
+  return faults;
+}
+
 const SourceTree& sources() {
   static const SourceTree kTree = test::read_sources(test::source_path());
   return kTree;
@@ -252,6 +278,23 @@ TEST_SUITE("unit") {
 
   TEST_CASE("helpers of a source are in a namespace of its own") {
     expect_none(namespace_faults(sources()));
+  }
+
+  TEST_CASE("no two headers define a type of one name") {
+    expect_none(type_faults(sources()));
+  }
+
+  TEST_CASE("types that two headers define under one name are found") {
+    const std::string scope = "namespace tidemark {\n";
+    SourceTree tree{
+        {"sim/a.hpp", scope + "struct Fit {\n};\n"},
+        {"sim/b.hpp", "namespace tidemark::sharding {\nclass Fit : public Base {\n};\n"},
+        {"sim/c.hpp", scope + "struct Fit;\n  struct Fit {\n"}};
+    CHECK(type_faults(tree).empty());
+    tree["sim/d.hpp"] = scope + "enum class Fit : std::uint8_t { kFirst, kBest };\n";
+    CHECK(type_faults(tree) == Faults{"sim/a.hpp, sim/d.hpp: both define tidemark::Fit"});
+    tree["sim/d.hpp"] = scope + "class Fit final {\n";
+    CHECK(type_faults(tree) == Faults{"sim/a.hpp, sim/d.hpp: both define tidemark::Fit"});
   }
 
   TEST_CASE("a circle of components is found where it is closed by a source") {

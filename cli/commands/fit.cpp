@@ -86,7 +86,7 @@ const BatchFinder& finder_named(const std::string& name) {
   }
   const std::string hint = did_you_mean(name, names);
   throw UserError(
-      fmt::format("--finder: there is no finder {}{}", tidemark::quoted(name),
+      fmt::format("--finder: there is no finder {}{}", tidemark::quoted_excerpt(name),
                   hint.empty() ? fmt::format("; finders: {}", fmt::join(names, ", ")) : hint));
 }
 

@@ -69,7 +69,8 @@ int ListCommand::execute(const Console& console) const {
   }
   std::string hint = did_you_mean(kind, kinds);
   if (hint.empty()) hint = fmt::format("; choose from {}", fmt::join(kinds, ", "));
-  throw UserError(fmt::format("list: {} is nothing to list{}", tidemark::quoted(kind), hint));
+  throw UserError(
+      fmt::format("list: {} is nothing to list{}", tidemark::quoted_excerpt(kind), hint));
 }
 
 void DescribeCommand::attach(CLI::App& parent) {
@@ -102,7 +103,7 @@ int DescribeCommand::execute(const Console& console) const {
     if (meant.size() == 1) describe(meant.front());
     if (meant.size() > 1) {
       throw UserError(fmt::format("describe: several GPUs are called {}: {}",
-                                  tidemark::quoted(name), fmt::join(meant, ", ")));
+                                  tidemark::quoted_excerpt(name), fmt::join(meant, ", ")));
     }
   }
   if (text.empty()) {
@@ -110,7 +111,8 @@ int DescribeCommand::execute(const Console& console) const {
     if (hint.empty()) {
       hint = "; see tidemark list models, gpus, policies, allocators or optimizers";
     }
-    throw UserError(fmt::format("describe: nothing is called {}{}", tidemark::quoted(name), hint));
+    throw UserError(
+        fmt::format("describe: nothing is called {}{}", tidemark::quoted_excerpt(name), hint));
   }
   print(wrap_meanings(text, console.terminal ? console.width : 0));
   return kExitFits;

@@ -53,7 +53,7 @@ void CompletionCommand::attach(CLI::App& parent) {
 int CompletionCommand::execute(const Console& /*console*/) const {
   const std::vector<std::string> known(std::begin(kShells), std::end(kShells));
   if (std::find(known.begin(), known.end(), shell) == known.end()) {
-    throw UserError(fmt::format("there is no completion for {}{}", tidemark::quoted(shell),
+    throw UserError(fmt::format("there is no completion for {}{}", tidemark::quoted_excerpt(shell),
                                 did_you_mean(shell, known)) +
                     fmt::format("; shells: {}", fmt::join(known, ", ")));
   }

@@ -14,7 +14,8 @@ void refuse_option(std::string_view option, const std::string& problem) {
 }
 
 void refuse_value(std::string_view option, std::string_view expected, const std::string& text) {
-  refuse_option(option, fmt::format("expected {}, found {}", expected, tidemark::quoted(text)));
+  refuse_option(option,
+                fmt::format("expected {}, found {}", expected, tidemark::quoted_excerpt(text)));
 }
 
 std::size_t place_of_name(std::string_view option, const std::string& name,
@@ -25,7 +26,8 @@ std::size_t place_of_name(std::string_view option, const std::string& name,
   const std::vector<std::string> known(names.begin(), names.end());
   std::string hint = did_you_mean(name, known);
   if (hint.empty()) hint = fmt::format("; choose from {}", fmt::join(known, ", "));
-  refuse_option(option, fmt::format("there is no {} {}{}", option, tidemark::quoted(name), hint));
+  refuse_option(option,
+                fmt::format("there is no {} {}{}", option, tidemark::quoted_excerpt(name), hint));
 }
 
 }  // namespace tidemark

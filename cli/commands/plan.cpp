@@ -50,7 +50,8 @@ ScheduleClass parse_class(const std::string& text) {
   }
   std::string hint = did_you_mean(text, names);
   if (hint.empty()) hint = fmt::format("; choose from {}", fmt::join(names, ", "));
-  throw UserError(fmt::format("--class: there is no class {}{}", tidemark::quoted(text), hint));
+  throw UserError(
+      fmt::format("--class: there is no class {}{}", tidemark::quoted_excerpt(text), hint));
 }
 
 // Parses "optimal", or as in a scenario: "checkpoint_every: {period: 2}". Parameters of the request
@@ -68,7 +69,7 @@ PlanFunction parse_policy(const std::string& text, std::string& name, PlanReques
     for (const PlanPolicy& known : plan_policies())
       names.emplace_back(known.name);
     throw UserError(fmt::format("--policy: there is no policy {} for cost graphs{}\npolicies: {}",
-                                tidemark::quoted(name), did_you_mean(name, names),
+                                tidemark::quoted_excerpt(name), did_you_mean(name, names),
                                 fmt::join(names, ", ")));
   }
   const Decoder parameters = bare ? Decoder() : Decoder(document.entries.front().value, name);

@@ -44,7 +44,7 @@ std::string slurm_shard() {
     if (read.ec == std::errc() && read.ptr == end) return value;
     throw UserError(
         fmt::format("{}: expected a number, found {}; choose the points with --shard I/N", name,
-                    tidemark::quoted(text)));
+                    tidemark::quoted_excerpt(text)));
   };
   // Arrays may begin at another number than 0 and leave numbers out.
   const std::int64_t first = number("SLURM_ARRAY_TASK_MIN", 0);
@@ -78,8 +78,9 @@ int show(std::span<const PointResult> points, const std::vector<std::string>& pu
 int merge_shards(const SweepCommand& command, const Console& console) {
   const std::vector<std::string>& names = command.input.names;
   if (!names.empty() || !command.folder.empty()) {
-    throw UserError(fmt::format("merge takes DIR and nothing before it, found {}",
-                                tidemark::quoted(names.empty() ? command.folder : names.front())));
+    throw UserError(
+        fmt::format("merge takes DIR and nothing before it, found {}",
+                    tidemark::quoted_excerpt(names.empty() ? command.folder : names.front())));
   }
   const MergedSweep merged = merge_journals(command.merged_folder);
   for (const std::string& damage : merged.damage)

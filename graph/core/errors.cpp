@@ -56,7 +56,7 @@ std::string excerpt(std::string_view text) {
   return cut ? shown + "..." : shown;
 }
 
-std::string quoted(std::string_view text) {
+std::string quoted_excerpt(std::string_view text) {
   return "'" + excerpt(text) + "'";
 }
 

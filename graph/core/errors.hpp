@@ -42,6 +42,6 @@ class InternalError : public std::logic_error {
 // bytes.
 [[nodiscard]] std::string excerpt(std::string_view text);
 // Returns excerpt(text) in quotes: 'many'.
-[[nodiscard]] std::string quoted(std::string_view text);
+[[nodiscard]] std::string quoted_excerpt(std::string_view text);
 
 }  // namespace tidemark

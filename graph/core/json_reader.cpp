@@ -94,7 +94,7 @@ class JsonReader {
     }
     while (end < text_.size() && (static_cast<unsigned char>(text_[end]) & 0xC0U) == 0x80U)
       ++end;
-    return stop(problem + tidemark::quoted(text_.substr(at_, end - at_)));
+    return stop(problem + tidemark::quoted_excerpt(text_.substr(at_, end - at_)));
   }
 
   void skip_blanks() {

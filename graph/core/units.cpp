@@ -143,7 +143,7 @@ Number split(std::string_view text, const Family& family) {
     if (!append_digit(number.digits, text[at])) refuse(excerpt(text) + " is too large");
   }
   if (whole_digits == 0)
-    refuse(fmt::format("expected {}, found {}", such_as(family), tidemark::quoted(text)));
+    refuse(fmt::format("expected {}, found {}", such_as(family), tidemark::quoted_excerpt(text)));
   if (at + 1 < text.size() && text[at] == '.' && is_digit(text[at + 1])) {
     std::size_t end = ++at;
     while (end < text.size() && is_digit(text[end]))
@@ -226,7 +226,7 @@ void refuse_ambiguous(const Number& number, const Family& family) {
     names.emplace_back(unit.name);
   std::string hint = did_you_mean(number.unit, names);
   if (hint.empty()) hint = fmt::format("; write {}", such_as(family));
-  refuse(fmt::format("{}: unknown unit {}{}", shown, tidemark::quoted(number.unit), hint));
+  refuse(fmt::format("{}: unknown unit {}{}", shown, tidemark::quoted_excerpt(number.unit), hint));
 }
 
 Ratio parse(std::string_view text, const Family& family) {

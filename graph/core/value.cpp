@@ -21,7 +21,7 @@ std::string found(const Value& value) {
     case Value::Kind::kNull:
       return "null";
     case Value::Kind::kScalar:
-      return tidemark::quoted(value.scalar);
+      return tidemark::quoted_excerpt(value.scalar);
     case Value::Kind::kSequence:
       return "a list";
     case Value::Kind::kMapping:

@@ -110,7 +110,7 @@ class EventReader : public YAML::EventHandler {
     std::string shown = tag;
     if (tag.starts_with(kCoreTag)) shown = "!!" + tag.substr(kCoreTag.size());
     builder_.fail(place_of(mark), fmt::format("the tag {} is not supported on {}; leave it out",
-                                              tidemark::quoted(shown), what));
+                                              tidemark::quoted_excerpt(shown), what));
   }
 
   // yaml-cpp reports a bracket that is never closed as a key.
@@ -206,7 +206,7 @@ std::string explain(const std::string& message) {
   constexpr std::string_view kEscape = "unknown escape character: ";
   if (message.starts_with(kEscape)) {
     return fmt::format("unknown escape {} in a text in double quotes",
-                       tidemark::quoted('\\' + message.substr(kEscape.size())));
+                       tidemark::quoted_excerpt('\\' + message.substr(kEscape.size())));
   }
   if (message.starts_with("invalid unicode: ")) return "this escape stands for no character";
   return excerpt("not YAML: " + message);

@@ -108,7 +108,7 @@ std::string hf_class(const Decoder& config, std::span<const std::string_view> kn
   const std::vector<std::string> names(known.begin(), known.end());
   config.fail_at("architectures",
                  fmt::format("{} cannot be imported; known for this model_type are {}{}",
-                             tidemark::quoted(classes.front()), fmt::join(known, ", "),
+                             tidemark::quoted_excerpt(classes.front()), fmt::join(known, ", "),
                              did_you_mean(classes.front(), names)));
 }
 

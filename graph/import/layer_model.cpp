@@ -32,7 +32,7 @@ Graph LayerModel::build() {
 void require_name(const Decoder& at, const std::string& name, std::string_view what) {
   if (is_size_name(name)) return;
   at.fail(fmt::format("{} is no name for a {}: expected letters, digits and _",
-                      tidemark::quoted(name), what));
+                      tidemark::quoted_excerpt(name), what));
 }
 
 Decoder LayerModel::list_at(const Decoder& parent, std::string_view key) {

@@ -32,7 +32,7 @@ void require_new_name(const Decoder& layer, int position,
   if (fresh) return;
   throw UserError(location, layer.path() + ".name",
                   fmt::format("the layer in line {} is called {} already; names of one list differ",
-                              found->second.line, tidemark::quoted(name)));
+                              found->second.line, tidemark::quoted_excerpt(name)));
 }
 
 }  // namespace
@@ -127,7 +127,7 @@ TensorId LayerModel::run_kind(const std::string& kind, const Decoder& layer,
   std::string hint = did_you_mean(kind, known);
   if (hint.empty()) hint = fmt::format("; known are {}", fmt::join(known, ", "));
   throw UserError(at_kind(), path,
-                  fmt::format("no layer is called {}{}", tidemark::quoted(kind), hint));
+                  fmt::format("no layer is called {}{}", tidemark::quoted_excerpt(kind), hint));
 }
 
 TensorId LayerModel::run_structure(const std::string& kind, const Decoder& value,
@@ -323,8 +323,9 @@ TensorId LayerModel::tap_named(const Decoder& at, const Value& name, const std::
   const std::vector<std::string> known = taps.names();
   std::string hint = did_you_mean(name.scalar, known);
   if (hint.empty()) hint = fmt::format("; known are {}", fmt::join(known, ", "));
-  throw UserError(name.location.line > 0 ? name.location : at.location(), path,
-                  fmt::format("no tap is called {}{}", tidemark::quoted(name.scalar), hint));
+  throw UserError(
+      name.location.line > 0 ? name.location : at.location(), path,
+      fmt::format("no tap is called {}{}", tidemark::quoted_excerpt(name.scalar), hint));
 }
 
 Decoder LayerModel::parameters_of(const Decoder& value, std::string_view first,

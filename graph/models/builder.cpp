@@ -98,7 +98,7 @@ std::vector<TensorId> ModelBuilder::add_many(std::string_view family, std::vecto
                                              Attributes attributes) {
   const OperatorFamily* found = find_family(family);
   if (found == nullptr) {
-    throw UserError(fmt::format("there is no operator named {}", tidemark::quoted(family)));
+    throw UserError(fmt::format("there is no operator named {}", tidemark::quoted_excerpt(family)));
   }
   return add_many(*found, std::move(inputs), std::move(attributes));
 }

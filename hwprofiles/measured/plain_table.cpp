@@ -41,13 +41,14 @@ DType type_called(const std::string& name) {
   for (const TypeName& known : kTypes) {
     if (known.name == name) return known.type;
   }
-  throw RowFault{fmt::format("dtype: unknown type {}", quoted(name))};
+  throw RowFault{fmt::format("dtype: unknown type {}", quoted_excerpt(name))};
 }
 
 std::int64_t extent_in(std::string_view text, const std::string& shape) {
   const auto number = number_in(text);
   if (!number || !(*number >= 0) || *number > 1e12) {
-    throw RowFault{fmt::format("shape: {} is no extent in {}", quoted(text), quoted(shape))};
+    throw RowFault{
+        fmt::format("shape: {} is no extent in {}", quoted_excerpt(text), quoted_excerpt(shape))};
   }
   return static_cast<std::int64_t>(*number);
 }
@@ -59,12 +60,13 @@ std::vector<std::int64_t> extents(std::string_view text, std::size_t least, std:
   for (std::size_t begin = 0; begin <= shape.size();) {
     const std::size_t end = std::min(shape.find('x', begin), shape.size());
     found.push_back(extent_in(std::string_view(shape).substr(begin, end - begin), shape));
-    if (found.back() < 1) throw RowFault{fmt::format("shape: an extent of {} is 0", quoted(shape))};
+    if (found.back() < 1)
+      throw RowFault{fmt::format("shape: an extent of {} is 0", quoted_excerpt(shape))};
     begin = end + 1;
   }
   if (found.size() < least || found.size() > most) {
-    throw RowFault{
-        fmt::format("shape: expected {} extents like 4096x1024, found {}", least, quoted(shape))};
+    throw RowFault{fmt::format("shape: expected {} extents like 4096x1024, found {}", least,
+                               quoted_excerpt(shape))};
   }
   return found;
 }
@@ -81,7 +83,7 @@ ConvolutionShape convolution_of(const std::string& text) {
   }
   std::erase(parts, "");
   if (parts.size() < 2)
-    throw RowFault{fmt::format("shape: expected NxCxHxW,KxRxS, found {}", quoted(text))};
+    throw RowFault{fmt::format("shape: expected NxCxHxW,KxRxS, found {}", quoted_excerpt(text))};
   const std::vector<std::int64_t> input = extents(parts[0], 4, 4);
   const std::vector<std::int64_t> filters = extents(parts[1], 3, 3);
   const auto option = [&](std::size_t place, std::int64_t usual) {
@@ -92,7 +94,7 @@ ConvolutionShape convolution_of(const std::string& text) {
   const std::int64_t groups = option(4, 1);
   if (stride < 1 || groups < 1 || input[1] % groups != 0 || filters[0] % groups != 0 ||
       input[2] + 2 * padding < filters[1] || input[3] + 2 * padding < filters[2]) {
-    throw RowFault{fmt::format("shape: {} is no convolution", quoted(text))};
+    throw RowFault{fmt::format("shape: {} is no convolution", quoted_excerpt(text))};
   }
   return {.batch = input[0],
           .channels = input[1],
@@ -162,7 +164,7 @@ void read_row(const CsvTable& csv, const CsvRow& row, MeasuredTable& table) {
   const DType type = type_called(reader.text("dtype"));
   std::vector<Work> work = work_of(op, reader.text("shape"), type);
   if (work.empty()) {
-    ++table.other[fmt::format("operator {}", quoted(op))];
+    ++table.other[fmt::format("operator {}", quoted_excerpt(op))];
     return;
   }
   table.operators.push_back({.device = reader.text("device"),

@@ -122,7 +122,7 @@ void read_neusight(const CsvTable& csv, const CsvRow& row, MeasuredTable& table)
       op_class = OperatorClass::kNormalization;
       name = "layer norm";
     } else if (op != "add" && op != "gelu") {
-      ++table.other[fmt::format("operator {}", quoted(op))];
+      ++table.other[fmt::format("operator {}", quoted_excerpt(op))];
       return;
     }
     measured.kind = fmt::format("{} fp32", name);
@@ -174,7 +174,7 @@ DType type_called(const std::string& name) {
                            DType::kBFloat16, DType::kFloat8, DType::kInt8}) {
     if (name == name_of(type) || name.starts_with(std::string(name_of(type)) + '_')) return type;
   }
-  throw RowFault{fmt::format("dtype: unknown type {}", quoted(name))};
+  throw RowFault{fmt::format("dtype: unknown type {}", quoted_excerpt(name))};
 }
 
 void read_best_product(const CsvTable& csv, const CsvRow& row, MeasuredTable& table) {
@@ -186,7 +186,8 @@ void read_best_product(const CsvTable& csv, const CsvRow& row, MeasuredTable& ta
     const std::size_t end = std::min(shape.find('x', begin), shape.size());
     const auto number = number_in(std::string_view(shape).substr(begin, end - begin));
     if (!number || !(*number >= 1)) {
-      throw RowFault{fmt::format("best_shape_MxNxK: expected MxNxK, found {}", quoted(shape))};
+      throw RowFault{
+          fmt::format("best_shape_MxNxK: expected MxNxK, found {}", quoted_excerpt(shape))};
     }
     e = static_cast<std::int64_t>(*number);
     begin = std::min(end + 1, shape.size());
@@ -237,7 +238,7 @@ double number_at(const CsvRow& row, std::size_t place) {
   const auto number = number_in(cell);
   if (!number || !(*number > 0)) {
     throw RowFault{fmt::format("column {}: expected a number above 0, found {}", place + 1,
-                               quoted(row.cells[place]))};
+                               quoted_excerpt(row.cells[place]))};
   }
   return *number;
 }

@@ -26,7 +26,8 @@ double RowReader::positive(std::string_view column) const {
   const std::string& cell = text(column);
   const std::optional<double> number = number_in(cell);
   if (!number || !(*number > 0)) {
-    throw RowFault{fmt::format("{}: expected a number above 0, found {}", column, quoted(cell))};
+    throw RowFault{
+        fmt::format("{}: expected a number above 0, found {}", column, quoted_excerpt(cell))};
   }
   return *number;
 }
@@ -37,7 +38,7 @@ std::int64_t RowReader::count(std::string_view column, std::int64_t least) const
   if (!number || *number != std::floor(*number) || *number < static_cast<double>(least) ||
       *number > row_reader_detail::kLargestCount) {
     throw RowFault{fmt::format("{}: expected a whole number of at least {}, found {}", column,
-                               least, quoted(cell))};
+                               least, quoted_excerpt(cell))};
   }
   return static_cast<std::int64_t>(*number);
 }

@@ -44,7 +44,7 @@ class Selective final : public OperatorPolicy {
     for (const std::string& kind : policy.every_other_) {
       if (std::find(saved.begin(), saved.end(), kind) != saved.end()) continue;
       d.fail_at("every_other", fmt::format("{} is not among the kinds in `save`; add it there",
-                                           tidemark::quoted(kind)));
+                                           tidemark::quoted_excerpt(kind)));
     }
     policy.kinds_ = policy.saves_ ? std::move(saved) : std::move(again);
     return policy;
@@ -98,7 +98,7 @@ class Selective final : public OperatorPolicy {
     }
     if (const auto unknown = find_unknown(known)) {
       throw UserError(fmt::format("selective.{}: no forward node of the graph is an operator {}{}",
-                                  key(), tidemark::quoted(unknown->kind), unknown->hint));
+                                  key(), tidemark::quoted_excerpt(unknown->kind), unknown->hint));
     }
   }
 

@@ -53,7 +53,7 @@ class Recomputation {
       : context_(context), marked_(plan) {}
 
   [[nodiscard]] Duration cost(const SavedGap& gap) const {
-    const std::optional<Recipe> recipe = recipe_within_block(gap);
+    const std::optional<RecomputeRecipe> recipe = recipe_within_block(gap);
     if (!recipe) return Duration::max();
     const auto known = repeated_.find(place_of(gap));
     Duration cost{};
@@ -64,7 +64,7 @@ class Recomputation {
     return cost;
   }
   void add(const SavedGap& gap) {
-    const std::optional<Recipe> recipe = recipe_within_block(gap);
+    const std::optional<RecomputeRecipe> recipe = recipe_within_block(gap);
     if (context_.block_at(gap.to) != kNoBlock)
       repeated_[place_of(gap)].insert(recipe->positions.begin(), recipe->positions.end());
     marked_.decide(gap.id, Recompute{.group = marked_.add_group({})});
@@ -74,7 +74,7 @@ class Recomputation {
     std::vector<Recomputed> values;
     for (const SavedGap& gap : gaps_) {
       // Later decisions may have dropped what the recipe began with.
-      std::optional<Recipe> recipe = recipe_of(context_, marked_, gap);
+      std::optional<RecomputeRecipe> recipe = recipe_of(context_, marked_, gap);
       if (recipe) values.push_back({gap, std::move(*recipe)});
     }
     decide_recomputes(context_, values, plan);
@@ -85,8 +85,8 @@ class Recomputation {
     return {gap.micro_batch, context_.block_at(gap.to)};
   }
   // A recipe that reaches into another block would run that block for each block behind it.
-  [[nodiscard]] std::optional<Recipe> recipe_within_block(const SavedGap& gap) const {
-    std::optional<Recipe> recipe = recipe_of(context_, marked_, gap);
+  [[nodiscard]] std::optional<RecomputeRecipe> recipe_within_block(const SavedGap& gap) const {
+    std::optional<RecomputeRecipe> recipe = recipe_of(context_, marked_, gap);
     const int block = context_.block_at(gap.to);
     const bool inside =
         recipe && std::all_of(recipe->positions.begin(), recipe->positions.end(),

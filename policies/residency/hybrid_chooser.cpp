@@ -92,7 +92,7 @@ bool HybridChooser::apply(ResidencyPlan& plan) const {
   for (std::size_t i = 0; i < sites_.size(); ++i) {
     if (choices_[i] != HybridChoice::kRecompute) continue;
     for (const SavedGap& gap : sites_[i].gaps) {
-      std::optional<Recipe> recipe = recipe_of(context_, marked, gap);
+      std::optional<RecomputeRecipe> recipe = recipe_of(context_, marked, gap);
       if (!recipe) return false;
       values.push_back({gap, std::move(*recipe)});
     }
@@ -174,7 +174,7 @@ Duration HybridChooser::recompute_cost(const ResidencyPlan& plan, const Site& si
     // Micro-batches run the same forward.
     const Occurrence& from = context_.order.at[gap.from];
     if (from.step + 1 != context_.order.steps || from.micro_batch != 0) continue;
-    const std::optional<Recipe> recipe = recipe_of(context_, plan, gap);
+    const std::optional<RecomputeRecipe> recipe = recipe_of(context_, plan, gap);
     if (!recipe) return Duration::max();
     for (Position p : recipe->positions) {
       if (within_block && context_.block_at(p) != context_.block_at(gap.to)) return Duration::max();

@@ -89,11 +89,11 @@ class Search {
 }  // namespace
 }  // namespace recipe_detail
 
-std::optional<Recipe> recipe_of(const PolicyContext& context, const ResidencyPlan& plan,
-                                const SavedGap& gap, std::size_t longest) {
+std::optional<RecomputeRecipe> recipe_of(const PolicyContext& context, const ResidencyPlan& plan,
+                                         const SavedGap& gap, std::size_t longest) {
   recipe_detail::Search search(context, plan, gap.to, longest);
   if (!search.add_value(gap.id)) return std::nullopt;
-  Recipe recipe;
+  RecomputeRecipe recipe;
   for (Position p : search.positions()) {
     recipe.positions.push_back(p);
     recipe.cost += context.durations[context.order.at[p].op];
@@ -101,7 +101,7 @@ std::optional<Recipe> recipe_of(const PolicyContext& context, const ResidencyPla
   return recipe;
 }
 
-bool decide_recompute(const SavedGap& gap, const Recipe& recipe, ResidencyPlan& plan) {
+bool decide_recompute(const SavedGap& gap, const RecomputeRecipe& recipe, ResidencyPlan& plan) {
   if (!plan.decided(gap.id)) {
     const GroupId group = plan.add_group({.recipe = recipe.positions, .kept = {}});
     return plan.decide(gap.id, Recompute{.group = group});

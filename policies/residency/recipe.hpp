@@ -8,7 +8,7 @@
 
 namespace tidemark {
 
-struct Recipe {
+struct RecomputeRecipe {
   std::vector<Position> positions;  // in order
   Duration cost{};                  // compute time of all
 };
@@ -17,17 +17,18 @@ struct Recipe {
 // for inputs that are freed by then or decided to be recomputed, the operators behind them. None
 // where an input was overwritten since, an operator writes persistent memory, or more than
 // `longest` are needed.
-[[nodiscard]] std::optional<Recipe> recipe_of(const PolicyContext& context,
-                                              const ResidencyPlan& plan, const SavedGap& gap,
-                                              std::size_t longest = 64);
+[[nodiscard]] std::optional<RecomputeRecipe> recipe_of(const PolicyContext& context,
+                                                       const ResidencyPlan& plan,
+                                                       const SavedGap& gap,
+                                                       std::size_t longest = 64);
 
 // Decides to recompute the value. True when the decision stands.
-bool decide_recompute(const SavedGap& gap, const Recipe& recipe, ResidencyPlan& plan);
+bool decide_recompute(const SavedGap& gap, const RecomputeRecipe& recipe, ResidencyPlan& plan);
 
 // A value to recompute, and how.
 struct Recomputed {
   SavedGap gap;
-  Recipe recipe;
+  RecomputeRecipe recipe;
 };
 // Decides to recompute the values. Those that one block's backward needs are recomputed together,
 // since they share their inputs; outside blocks each is on its own.

@@ -157,7 +157,7 @@ class SuperNeurons final : public PrefetchingPolicy {
   // would run the blocks before it again.
   static bool stays_inside(const PolicyContext& context,
                            const IdVector<Position, std::uint32_t>& segment_at,
-                           const Recipe& recipe) {
+                           const RecomputeRecipe& recipe) {
     return std::all_of(recipe.positions.begin(), recipe.positions.end(), [&](Position p) {
       return segment_at[p] == segment_at[recipe.positions.back()] &&
              !is_expensive(context.op_at(p).work.op_class);
@@ -173,15 +173,15 @@ class SuperNeurons final : public PrefetchingPolicy {
     std::vector<SavedGap> dropped;
     std::int64_t bytes = 0;
     for (const SavedGap& gap : cheap) {
-      const std::optional<Recipe> recipe = recipe_of(context, marked, gap);
+      const std::optional<RecomputeRecipe> recipe = recipe_of(context, marked, gap);
       if (!recipe || !stays_inside(context, segment_at, *recipe)) continue;
       if (!marked.decide(gap.id, Recompute{.group = marked.add_group({})})) continue;
       dropped.push_back(gap);
       bytes += gap.bytes.count;
     }
-    std::vector<Recipe> recipes;
+    std::vector<RecomputeRecipe> recipes;
     for (const SavedGap& gap : dropped) {
-      const std::optional<Recipe> recipe = recipe_of(context, marked, gap);
+      const std::optional<RecomputeRecipe> recipe = recipe_of(context, marked, gap);
       if (!recipe) return;  // needs more than a recipe may hold: the segment is kept
       recipes.push_back(*recipe);
     }
@@ -192,7 +192,7 @@ class SuperNeurons final : public PrefetchingPolicy {
       return;
     }
     std::vector<Position> together;
-    for (const Recipe& recipe : recipes)
+    for (const RecomputeRecipe& recipe : recipes)
       together.insert(together.end(), recipe.positions.begin(), recipe.positions.end());
     std::sort(together.begin(), together.end());
     together.erase(std::unique(together.begin(), together.end()), together.end());

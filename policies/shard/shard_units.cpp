@@ -37,9 +37,10 @@ void check_module(const TrainingGraph& graph, std::string_view name, std::string
     if (is_within(layer.name, name)) return;
     if (layer.name.find('.') == std::string::npos) known.push_back(layer.name);
   }
-  throw UserError({}, fmt::format("policies.{}.{}", policy, key),
-                  fmt::format("the model has no module {}{}; its modules are {}", quoted(name),
-                              did_you_mean(name, known), fmt::join(known, ", ")));
+  throw UserError(
+      {}, fmt::format("policies.{}.{}", policy, key),
+      fmt::format("the model has no module {}{}; its modules are {}", quoted_excerpt(name),
+                  did_you_mean(name, known), fmt::join(known, ", ")));
 }
 
 void check_modules(const TrainingGraph& graph, const UnitOptions& options,

@@ -51,8 +51,9 @@ const PolicyEntry& find_policy(const Listed& listed, const std::string& path,
   const std::vector<std::string> names = registry.names();
   std::string hint = did_you_mean(listed.name, names);
   if (hint.empty()) hint = fmt::format("; available: {}", fmt::join(registry.names(), ", "));
-  throw UserError(listed.location, path,
-                  fmt::format("there is no policy {}{}", tidemark::quoted(listed.name), hint));
+  throw UserError(
+      listed.location, path,
+      fmt::format("there is no policy {}{}", tidemark::quoted_excerpt(listed.name), hint));
 }
 
 // Returns what only one policy of a list can do, as this one does; empty where it does no such

@@ -158,9 +158,9 @@ void refuse_version(const Decoder& allocator, const AllocatorRegistry& allocator
     const AllocatorTraits& known = entry.traits;
     if (known.version.empty() || !kind->scalar.starts_with(fmt::format("{}-", known.name)))
       continue;
-    allocator.fail_at("kind",
-                      fmt::format("{} names a version; write {{kind: {}, version: {}}}",
-                                  tidemark::quoted(kind->scalar), known.name, known.version));
+    allocator.fail_at(
+        "kind", fmt::format("{} names a version; write {{kind: {}, version: {}}}",
+                            tidemark::quoted_excerpt(kind->scalar), known.name, known.version));
   }
 }
 
@@ -231,7 +231,7 @@ ReportOptions decode_report(const Decoder& scenario, const AllocatorTraits& allo
     if (hint.empty()) hint = fmt::format("; formats: {}", fmt::join(words, ", "));
     throw UserError(report.value().find("formats")->items[i].location,
                     fmt::format("report.formats[{}]", i),
-                    fmt::format("there is no format {}{}", tidemark::quoted(format), hint));
+                    fmt::format("there is no format {}{}", tidemark::quoted_excerpt(format), hint));
   }
   report.finish();
   if (options.formats.empty()) options.formats = {"csv", "json"};

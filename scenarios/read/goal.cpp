@@ -121,7 +121,7 @@ class ExpressionParser {
 
   [[noreturn]] void fail(const std::string& problem) const {
     throw std::invalid_argument(
-        fmt::format("character {} of {}: {}", at_ + 1, tidemark::quoted(text_), problem));
+        fmt::format("character {} of {}: {}", at_ + 1, tidemark::quoted_excerpt(text_), problem));
   }
   [[nodiscard]] char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
   void skip_blanks() {

@@ -288,7 +288,7 @@ void check_training(const Value& training) {
       if (!value.is_scalar() || other.key != entry.key || other.name != value.scalar) continue;
       throw UserError(value.location, path_of("training", entry.key),
                       fmt::format("{} is another tool's name; write {}",
-                                  tidemark::quoted(value.scalar), other.ours));
+                                  tidemark::quoted_excerpt(value.scalar), other.ours));
     }
   }
 }
@@ -297,14 +297,14 @@ void check_policies(const Value& policies) {
   if (policies.is_scalar() && (policies.scalar == "none" || policies.scalar == "false")) {
     throw UserError(policies.location, "policies",
                     fmt::format("expected a list of policies, found {}; write policies: []",
-                                tidemark::quoted(policies.scalar)));
+                                tidemark::quoted_excerpt(policies.scalar)));
   }
   const auto check_word = [](const std::string& word, const Location& where) {
     const std::string ours = our_policy(word);
     if (ours.empty()) return;
     throw UserError(
         where, "policies",
-        fmt::format("{} is another tool's name; write {}", tidemark::quoted(word), ours));
+        fmt::format("{} is another tool's name; write {}", tidemark::quoted_excerpt(word), ours));
   };
   if (policies.is_scalar() && !policies.is_null()) {
     check_word(policies.scalar, policies.location);
@@ -315,7 +315,7 @@ void check_policies(const Value& policies) {
         policies.location, "policies",
         fmt::format(
             "expected a list of policies, found {}; write policies: [{}{}]",
-            tidemark::quoted(policies.scalar), excerpt(policies.scalar),
+            tidemark::quoted_excerpt(policies.scalar), excerpt(policies.scalar),
             known == kMainParameters.end() || known->parameter != "period" ? "" : ": {period: 1}"));
   }
   for (const Value& item : policies.items) {
@@ -329,8 +329,8 @@ void check_policies(const Value& policies) {
       if (main.policy != policy.key) continue;
       throw UserError(policy.value.location, path_of("policies", policy.key),
                       fmt::format("expected a mapping, found {}; write {}: {{{}: {}}}",
-                                  tidemark::quoted(policy.value.scalar), policy.key, main.parameter,
-                                  shown(policy.value)));
+                                  tidemark::quoted_excerpt(policy.value.scalar), policy.key,
+                                  main.parameter, shown(policy.value)));
     }
   }
 }

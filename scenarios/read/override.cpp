@@ -79,7 +79,7 @@ Value& listed_policy(const Change& change, Value& policies) {
       change.fail(
           fmt::format("policy {} is listed twice (lines {} and {}), so it is not clear which "
                       "one is meant; override 'policies' as a whole",
-                      tidemark::quoted(name), found->location.line, item.location.line));
+                      tidemark::quoted_excerpt(name), found->location.line, item.location.line));
     }
     found = &item;
   }
@@ -90,8 +90,8 @@ Value& listed_policy(const Change& change, Value& policies) {
                ? "; no policies are listed"
                : fmt::format("; listed: {}", excerpt(fmt::format("{}", fmt::join(names, ", "))));
   }
-  change.fail(
-      fmt::format("policy {} is not listed under policies{}", tidemark::quoted(name), hint));
+  change.fail(fmt::format("policy {} is not listed under policies{}",
+                          tidemark::quoted_excerpt(name), hint));
 }
 
 void set_below(const Change& change, Value& node, std::size_t part, const std::string& path);
@@ -121,7 +121,7 @@ void set_below(const Change& change, Value& node, std::size_t part, const std::s
   if (!node.is_mapping()) {
     change.fail(fmt::format("'{}' is a {} and has no key {}", excerpt(path),
                             node.is_sequence() ? "list" : "single value",
-                            tidemark::quoted(change.parts[part])));
+                            tidemark::quoted_excerpt(change.parts[part])));
   }
   const std::string& key = change.parts[part];
   if (change.is_last(part)) {
@@ -147,7 +147,7 @@ void check_not_swept(const Change& change, const Value& document) {
     change.fail(
         fmt::format("the sweep sets {} at every point; change {}{} or leave the sweep out "
                     "with {} sweep=null",
-                    tidemark::quoted(swept.key), kMatrix, excerpt(swept.key), kOption));
+                    tidemark::quoted_excerpt(swept.key), kMatrix, excerpt(swept.key), kOption));
   }
 }
 
@@ -158,7 +158,7 @@ Override parse_override(std::string_view text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos) {
     override_detail::fail_option(
-        1, "", fmt::format("expected KEY=VALUE, found {}", tidemark::quoted(text)));
+        1, "", fmt::format("expected KEY=VALUE, found {}", tidemark::quoted_excerpt(text)));
   }
   const std::string key(text.substr(0, equals));
   const std::string_view written = text.substr(equals + 1);
@@ -167,7 +167,7 @@ Override parse_override(std::string_view text) {
     override_detail::fail_option(
         1, "",
         fmt::format("expected a key such as training.micro_batch before '=', found {}",
-                    tidemark::quoted(key)));
+                    tidemark::quoted_excerpt(key)));
   }
   if (written.find_first_of("\r\n") != std::string_view::npos) {
     override_detail::fail_option(column, excerpt(key),

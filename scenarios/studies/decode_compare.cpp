@@ -64,8 +64,8 @@ const PlanPolicy& find_for_cost_graphs(const Decoder& list, const ListedPolicy& 
     names.emplace_back(policy.name);
   throw UserError(listed.location, list.path(),
                   fmt::format("there is no policy {} for cost graphs{}; policies: {}",
-                              tidemark::quoted(listed.name), did_you_mean(listed.name, names),
-                              fmt::join(names, ", ")));
+                              tidemark::quoted_excerpt(listed.name),
+                              did_you_mean(listed.name, names), fmt::join(names, ", ")));
 }
 
 // Returns a list that begins with the policies that all have in common, but for those that it sets

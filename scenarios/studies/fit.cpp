@@ -24,7 +24,7 @@ void check_key(const std::string& key) {
                                                 "policies"};
   if (key.empty() || key.find('=') != std::string::npos) {
     throw UserError(fmt::format("--maximize: expected a key such as training.micro_batch, found {}",
-                                tidemark::quoted(key)));
+                                tidemark::quoted_excerpt(key)));
   }
   if (key == "hardware.count" || key == "hardware.node") {
     throw UserError(fmt::format(
@@ -38,7 +38,7 @@ void check_key(const std::string& key) {
   if (std::find(known.begin(), known.end(), first) != known.end()) return;
   const std::string hint = did_you_mean(first, known);
   throw UserError(fmt::format(
-      "--maximize: {} does not change whether it fits{}", tidemark::quoted(first),
+      "--maximize: {} does not change whether it fits{}", tidemark::quoted_excerpt(first),
       hint.empty() ? fmt::format("; keys that can begin with {}", fmt::join(known, ", ")) : hint));
 }
 

@@ -41,9 +41,9 @@ class Reader {
   Reader(const std::string& text, const Location& where) : text_(text), where_(where) {}
 
   [[noreturn]] void fail(const std::string& problem, std::string_view example) const {
-    throw UserError(
-        where_, {},
-        fmt::format("operator {}: {}; an example: {}", tidemark::quoted(text_), problem, example));
+    throw UserError(where_, {},
+                    fmt::format("operator {}: {}; an example: {}", tidemark::quoted_excerpt(text_),
+                                problem, example));
   }
   [[nodiscard]] Words words() const;
   [[nodiscard]] std::int64_t option(const Words& words, std::string_view name,
@@ -76,7 +76,8 @@ Sizes Reader::sizes(std::string_view word) const {
     const std::size_t end = std::min(word.find('x'), word.size());
     const std::optional<std::int64_t> size = number(word.substr(0, end));
     if (!size || *size < 1) {
-      fail(fmt::format("{} is no size, type or option", tidemark::quoted(std::string(whole))),
+      fail(fmt::format("{} is no size, type or option",
+                       tidemark::quoted_excerpt(std::string(whole))),
            kExample);
     }
     found.push_back(*size);
@@ -86,7 +87,8 @@ Sizes Reader::sizes(std::string_view word) const {
   }
   // Of a product M x N x K no operand has that many elements.
   if (found.size() == 2 && elements > static_cast<double>(kLargest)) {
-    fail(fmt::format("{} are more elements than are priced", tidemark::quoted(std::string(whole))),
+    fail(fmt::format("{} are more elements than are priced",
+                     tidemark::quoted_excerpt(std::string(whole))),
          kExample);
   }
   return found;
@@ -103,7 +105,8 @@ Words Reader::words() const {
     const auto* type = std::find_if(kTypes.begin(), kTypes.end(), named);
     const std::size_t equals = word.find('=');
     if (type != kTypes.end() || word == "tf32") {
-      if (result.typed) fail(fmt::format("{} is a second type", tidemark::quoted(word)), kExample);
+      if (result.typed)
+        fail(fmt::format("{} is a second type", tidemark::quoted_excerpt(word)), kExample);
       result.typed = true;
       result.tf32 = word == "tf32";
       result.dtype = result.tf32 ? DType::kFloat32 : *type;
@@ -117,7 +120,7 @@ Words Reader::words() const {
       const std::string key = word.substr(0, equals);
       const std::optional<std::int64_t> value = number(word.substr(equals + 1));
       if (std::find(kOptions.begin(), kOptions.end(), key) == kOptions.end() || !value) {
-        fail(fmt::format("{} is no option", tidemark::quoted(word)),
+        fail(fmt::format("{} is no option", tidemark::quoted_excerpt(word)),
              "conv 32x64x56x56 128x3x3 stride=2 padding=1 groups=1 fp16");
       }
       result.options.emplace_back(key, *value);
@@ -176,12 +179,14 @@ void Maker::check_options(std::string_view taken) const {
     const std::string& option = given[i];
     if (taken.find(fmt::format(" {} ", option)) == std::string_view::npos) {
       const std::string list(taken.substr(0, taken.find_last_not_of(' ') + 1));
-      reader_.fail(fmt::format("{} takes no option {}{}", words_.name, tidemark::quoted(option),
-                               list.empty() ? "" : fmt::format("; it takes{}", list)),
-                   kExample);
+      reader_.fail(
+          fmt::format("{} takes no option {}{}", words_.name, tidemark::quoted_excerpt(option),
+                      list.empty() ? "" : fmt::format("; it takes{}", list)),
+          kExample);
     }
     if (std::count(given.begin(), given.end(), option) > 1)
-      reader_.fail(fmt::format("the option {} is given twice", tidemark::quoted(option)), kExample);
+      reader_.fail(fmt::format("the option {} is given twice", tidemark::quoted_excerpt(option)),
+                   kExample);
   }
 }
 
@@ -293,7 +298,7 @@ TensorId Maker::make() {
     }
     names.emplace_back(kind.name);
   }
-  reader_.fail(fmt::format("{} is none of {}{}", tidemark::quoted(words_.name),
+  reader_.fail(fmt::format("{} is none of {}{}", tidemark::quoted_excerpt(words_.name),
                            fmt::join(names, ", "), did_you_mean(words_.name, names)),
                kExample);
 }

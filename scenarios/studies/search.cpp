@@ -65,8 +65,8 @@ void check_policies(const Value& document, const Goal& goal,
     const std::string name = figure.substr(begin, figure.find('.', begin) - begin);
     if (std::find(listed.begin(), listed.end(), name) != listed.end()) continue;
     throw UserError(document.find("goal")->location, "goal",
-                    fmt::format("{}: no point has the policy {}{}", figure, tidemark::quoted(name),
-                                did_you_mean(name, listed)));
+                    fmt::format("{}: no point has the policy {}{}", figure,
+                                tidemark::quoted_excerpt(name), did_you_mean(name, listed)));
   }
 }
 
@@ -104,7 +104,7 @@ SearchResult search(const Value& document, const Environment& environment, int t
   if (built && !unseen.empty()) {
     throw UserError(document.find("goal")->location, "goal",
                     fmt::format("no point has the figure {}; `run --json` shows them",
-                                tidemark::quoted(unseen.front())));
+                                tidemark::quoted_excerpt(unseen.front())));
   }
   std::stable_sort(found.ranking.begin(), found.ranking.end(), [&](std::size_t a, std::size_t b) {
     const double left = found.points[a].objective;

@@ -76,7 +76,7 @@ void check_key(const Value::Entry& entry, const Value& document, bool policies_d
   if (std::find(kSweepable.begin(), kSweepable.end(), first) == kSweepable.end()) {
     const std::vector<std::string> words(kSweepable.begin(), kSweepable.end());
     const std::string hint = did_you_mean(first, words);
-    place.fail(entry, fmt::format("{} cannot be swept{}", tidemark::quoted(first),
+    place.fail(entry, fmt::format("{} cannot be swept{}", tidemark::quoted_excerpt(first),
                                   hint.empty() ? fmt::format("; keys that can begin with {}",
                                                              fmt::join(words, ", "))
                                                : hint));

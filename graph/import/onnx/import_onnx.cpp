@@ -26,8 +26,8 @@ TensorId chosen_output(OnnxLowering& lowering, const OnnxModel& file, const std:
   }
   if (!wanted.empty()) {
     throw UserError({}, "model.output",
-                    fmt::format("{} has no output {}{}", file.path, tidemark::quoted(wanted),
-                                known_names(wanted, names)));
+                    fmt::format("{} has no output {}{}", file.path,
+                                tidemark::quoted_excerpt(wanted), known_names(wanted, names)));
   }
   throw UserError({.file = file.path}, "",
                   "no output depends on a parameter, so there is nothing to train");
@@ -56,12 +56,12 @@ void check_stated_batch(const OnnxModel& file, const OnnxOptions& onnx, std::int
     const auto* stated = stated_extent(file, onnx, input, axis);
     if (stated == nullptr || stated->second == batch) continue;
     if (!onnx.batch_is_stated && !onnx.batch_axis) continue;
-    throw UserError(
-        {}, fmt::format("model.axes.{}", stated->first),
-        fmt::format("axis {} of input {} is the batch, which is {} here but {} by "
-                    "training.micro_batch; write batch_axis: {} and the batch as "
-                    "training.micro_batch only",
-                    axis, tidemark::quoted(file.names[input.value]), stated->second, batch, axis));
+    throw UserError({}, fmt::format("model.axes.{}", stated->first),
+                    fmt::format("axis {} of input {} is the batch, which is {} here but {} by "
+                                "training.micro_batch; write batch_axis: {} and the batch as "
+                                "training.micro_batch only",
+                                axis, tidemark::quoted_excerpt(file.names[input.value]),
+                                stated->second, batch, axis));
   }
   if (!onnx.batch_is_stated || onnx.batch_axis || file.inputs.empty()) return;
   const OnnxInput& first = file.inputs.front();
@@ -76,7 +76,7 @@ void check_stated_batch(const OnnxModel& file, const OnnxOptions& onnx, std::int
       fmt::format("{} was exported with a batch of {} (axis 0 of input {}), not {}; write "
                   "batch_axis: 0 beside its name to change it, or the number of another axis "
                   "if that is the batch",
-                  file.path, exported, tidemark::quoted(file.names[first.value]), batch));
+                  file.path, exported, tidemark::quoted_excerpt(file.names[first.value]), batch));
 }
 
 }  // namespace

@@ -80,8 +80,9 @@ InPlaceModules::InPlaceModules(const OnnxModel& model, const OnnxModules& module
       paths_.insert(std::string(path));
     }
     if (!found) {
-      throw UserError({}, "model.in_place",
-                      fmt::format("{} has no module {}", model.path, tidemark::quoted(pattern)));
+      throw UserError(
+          {}, "model.in_place",
+          fmt::format("{} has no module {}", model.path, tidemark::quoted_excerpt(pattern)));
     }
   }
 }

@@ -66,7 +66,7 @@ void OnnxLowering::mark_detached() {
     }
     if (!found) {
       throw UserError({}, "model.detach",
-                      fmt::format("{} has no tensor {}", file_.path, quoted(name)));
+                      fmt::format("{} has no tensor {}", file_.path, quoted_excerpt(name)));
     }
   }
 }
@@ -87,7 +87,7 @@ void OnnxLowering::check_operators() const {
   for (const auto& [name, nodes] : unknown) {
     text += fmt::format("{}{} (", text.empty() ? "" : "; ", excerpt(name));
     for (std::size_t i = 0; i < nodes.size() && i < kShown; ++i)
-      text += fmt::format("{}{}", i == 0 ? "node " : ", ", quoted(nodes[i]));
+      text += fmt::format("{}{}", i == 0 ? "node " : ", ", quoted_excerpt(nodes[i]));
     if (nodes.size() > kShown) text += fmt::format(" and {} more", nodes.size() - kShown);
     text += ")";
   }
@@ -139,7 +139,7 @@ TensorId OnnxLowering::operand(std::size_t index) {
   const TensorId found = tensor(node().inputs[index]);
   if (!found.valid()) {
     fail(fmt::format("its operand {} is an output that is not simulated",
-                     quoted(file_.names[node().inputs[index]])));
+                     quoted_excerpt(file_.names[node().inputs[index]])));
   }
   return found;
 }
@@ -162,7 +162,7 @@ std::optional<std::vector<std::int64_t>> OnnxLowering::setting(std::size_t index
     fail(
         fmt::format("its operand {} is computed from data or was stripped, so shapes cannot be "
                     "inferred; export the model with fixed sizes",
-                    quoted(file_.names[value])));
+                    quoted_excerpt(file_.names[value])));
   }
   std::vector<std::int64_t> values;
   for (std::size_t i = 0; i < static_cast<std::size_t>(found->elements()); ++i)

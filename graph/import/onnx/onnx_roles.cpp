@@ -64,9 +64,9 @@ OnnxRole role_by_rule(const OnnxModel& model, const OnnxUses& uses,
 
 [[noreturn]] void fail_metadata(const OnnxModel& model, std::string_view key,
                                 std::string_view value) {
-  throw UserError(
-      {.file = model.path}, "",
-      fmt::format("its metadata {} = {} is not understood", quoted(key), quoted(value)));
+  throw UserError({.file = model.path}, "",
+                  fmt::format("its metadata {} = {} is not understood", quoted_excerpt(key),
+                              quoted_excerpt(value)));
 }
 
 DType dtype_named(const OnnxModel& model, std::string_view key, std::string_view value,
@@ -132,7 +132,7 @@ std::string known_names(std::string_view name, const std::vector<std::string>& k
   constexpr std::size_t kShown = 5;
   std::string text;
   for (std::size_t i = 0; i < known.size() && i < kShown; ++i)
-    text += fmt::format("{}{}", i == 0 ? "; known: " : ", ", tidemark::quoted(known[i]));
+    text += fmt::format("{}{}", i == 0 ? "; known: " : ", ", tidemark::quoted_excerpt(known[i]));
   if (known.size() > kShown) text += fmt::format(" and {} more", known.size() - kShown);
   return text;
 }

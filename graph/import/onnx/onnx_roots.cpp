@@ -69,8 +69,8 @@ void OnnxLowering::add_roots() {
       constants_[initializer.value] = std::make_unique<OnnxConstant>(initializer.tensor);
       continue;
     }
-    const Shape shape = onnx_roots_detail::shape_of(initializer.tensor,
-                                                    fmt::format("initializer {}", quoted(name)));
+    const Shape shape = onnx_roots_detail::shape_of(
+        initializer.tensor, fmt::format("initializer {}", quoted_excerpt(name)));
     enter(module_of_tensor(name));
     tensors_[initializer.value] =
         roles_.initializers[i] == OnnxRole::kParameter
@@ -102,14 +102,14 @@ std::int64_t OnnxLowering::extent_of(const OnnxInput& input, std::size_t axis) {
   if (extent.extent > 0) return extent.extent;
   open_axes_.push_back(
       extent.name.empty()
-          ? fmt::format("axis {} of input {}", axis, quoted(file_.names[input.value]))
-          : fmt::format("{} (axis {} of input {})", quoted(extent.name), axis,
-                        quoted(file_.names[input.value])));
+          ? fmt::format("axis {} of input {}", axis, quoted_excerpt(file_.names[input.value]))
+          : fmt::format("{} (axis {} of input {})", quoted_excerpt(extent.name), axis,
+                        quoted_excerpt(file_.names[input.value])));
   return 1;
 }
 
 void OnnxLowering::add_input(const OnnxInput& input) {
-  const std::string what = fmt::format("input {}", quoted(file_.names[input.value]));
+  const std::string what = fmt::format("input {}", quoted_excerpt(file_.names[input.value]));
   OnnxConstant extents{.dtype = input.dtype};
   for (std::size_t axis = 0; axis < input.extents.size(); ++axis)
     extents.dims.push_back(extent_of(input, axis));

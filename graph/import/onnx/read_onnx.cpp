@@ -30,12 +30,12 @@ namespace tidemark {
 
 std::string OnnxModel::describe(OnnxNodeId node) const {
   const OnnxNode& n = nodes[node];
-  if (!n.name.empty()) return fmt::format("node {} ({})", tidemark::quoted(n.name), n.op);
+  if (!n.name.empty()) return fmt::format("node {} ({})", tidemark::quoted_excerpt(n.name), n.op);
   if (n.outputs.empty() || !n.outputs.front().valid()) {
     return fmt::format("node {} of the file ({})", node.index(), n.op);
   }
   const std::string& made = names[n.outputs.front()];
-  return fmt::format("the node that makes {} ({})", tidemark::quoted(made), n.op);
+  return fmt::format("the node that makes {} ({})", tidemark::quoted_excerpt(made), n.op);
 }
 
 #if TIDEMARK_READS_ONNX
@@ -195,7 +195,8 @@ class Reader {
     if (!proto.ParseFromString(kept)) fail_damaged();
     model_.initializers.push_back(
         {id_of(proto.name()),
-         onnx_constant(proto, fmt::format("initializer {}", tidemark::quoted(proto.name())))});
+         onnx_constant(proto,
+                       fmt::format("initializer {}", tidemark::quoted_excerpt(proto.name())))});
   }
 
   OnnxValueId id_of(const std::string& name) {
@@ -208,7 +209,7 @@ class Reader {
   bool add_input(const onnx_file::ValueInfoProto& proto) {
     OnnxInput input{.value = id_of(proto.name())};
     if (!proto.type().has_tensor_type()) {
-      fail(fmt::format("input {} is not a tensor", tidemark::quoted(proto.name())));
+      fail(fmt::format("input {} is not a tensor", tidemark::quoted_excerpt(proto.name())));
     }
     input_types_.push_back(proto.type().tensor_type().elem_type());
     input_has_shape_.push_back(proto.type().tensor_type().has_shape());
@@ -254,7 +255,7 @@ class Reader {
         return OnnxAttribute(proto.s());
       case 4:
         return OnnxAttribute(onnx_constant(
-            proto.t(), fmt::format("node {} ({})", tidemark::quoted(node.name), node.op)));
+            proto.t(), fmt::format("node {} ({})", tidemark::quoted_excerpt(node.name), node.op)));
       case 6:
         return OnnxAttribute(std::vector<double>(proto.floats().begin(), proto.floats().end()));
       case 7:
@@ -274,7 +275,7 @@ class Reader {
     for (OnnxValueId output : model_.outputs) {
       if (output.valid() && defined[output] != 0) continue;
       fail(fmt::format("its output {} is not computed",
-                       tidemark::quoted(output.valid() ? model_.names[output] : "")));
+                       tidemark::quoted_excerpt(output.valid() ? model_.names[output] : "")));
     }
     if (model_.outputs.empty()) fail("the graph has no output");
   }
@@ -284,7 +285,7 @@ class Reader {
       if (!initializer.value.valid()) fail("an initializer has no name");
       if (defined[initializer.value]++ != 0) {
         fail(fmt::format("two initializers are called {}",
-                         tidemark::quoted(model_.names[initializer.value])));
+                         tidemark::quoted_excerpt(model_.names[initializer.value])));
       }
     }
   }
@@ -296,7 +297,7 @@ class Reader {
       OnnxInput& input = model_.inputs[i];
       if (!input.value.valid()) fail("an input has no name");
       if (defined[input.value]++ != 0) continue;
-      const std::string name = tidemark::quoted(model_.names[input.value]);
+      const std::string name = tidemark::quoted_excerpt(model_.names[input.value]);
       // A scalar has a shape without axes; without a shape not even their number is known.
       if (!input_has_shape_[i]) {
         fail(fmt::format("input {} has no shape; export the model with the shapes of its inputs",
@@ -314,13 +315,13 @@ class Reader {
       for (OnnxValueId input : model_.nodes[id].inputs) {
         if (!input.valid() || defined[input] != 0) continue;
         fail(fmt::format("{} reads {}, which nothing before it computes", model_.describe(id),
-                         tidemark::quoted(model_.names[input])));
+                         tidemark::quoted_excerpt(model_.names[input])));
       }
       for (OnnxValueId output : model_.nodes[id].outputs) {
         if (!output.valid()) continue;
         if (defined[output]++ != 0) {
           fail(fmt::format("{} computes {} a second time", model_.describe(id),
-                           tidemark::quoted(model_.names[output])));
+                           tidemark::quoted_excerpt(model_.names[output])));
         }
       }
     }

@@ -47,7 +47,7 @@ bool LogLines::next() {
 void LogLines::next_for(std::string_view name, std::string_view kind) {
   const bool there = next();
   if (!there || line_.text("INSTRUCTION") != kind || line_.text("NAME") != name) {
-    fail(fmt::format("expected the instruction {} for {} {}", kind, tidemark::quoted(name),
+    fail(fmt::format("expected the instruction {} for {} {}", kind, tidemark::quoted_excerpt(name),
                      there ? "here" : "after the last line; the log is cut off"));
   }
 }
@@ -176,7 +176,8 @@ std::int64_t LogLine::number(std::string_view key, const std::string& digits) co
   const char* end = digits.data() + digits.size();
   const auto [stop, error] = std::from_chars(digits.data(), end, value);
   if (error == std::errc() && stop == end) return value;
-  lines_->fail(fmt::format("{} must be a whole number, found {}", key, tidemark::quoted(digits)));
+  lines_->fail(
+      fmt::format("{} must be a whole number, found {}", key, tidemark::quoted_excerpt(digits)));
 }
 
 std::int64_t LogLine::integer(std::string_view key) const {

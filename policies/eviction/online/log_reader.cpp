@@ -61,7 +61,7 @@ std::uint32_t LogParser::tensor_called(std::string_view name) const {
     lines_.fail(
         fmt::format("{} has not been defined before; a CONSTANT, a CALL or a COPY must "
                     "come first",
-                    tidemark::quoted(name)));
+                    tidemark::quoted_excerpt(name)));
   }
   return variables_[found->second].tensor;
 }
@@ -235,7 +235,7 @@ void LogParser::instruction() {
   lines_.fail(
       fmt::format("there is no instruction {}; known are CONSTANT, MEMORY, CALL, ALIAS, "
                   "MUTATE, COPY, COPY_FROM, RELEASE, ANNOTATE",
-                  tidemark::quoted(kind)));
+                  tidemark::quoted_excerpt(kind)));
 }
 
 EvictionLog LogParser::parse() {

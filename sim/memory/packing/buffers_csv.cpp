@@ -98,11 +98,12 @@ std::int64_t read_count(const CsvLines& lines, const Field& field, std::size_t c
   const char* end = field.text.data() + field.text.size();
   const auto [rest, error] = std::from_chars(field.text.data(), end, value);
   if (error == std::errc::result_out_of_range) {
-    lines.fail(field.column, path, fmt::format("{} does not fit into 63 bits", quoted(field.text)));
+    lines.fail(field.column, path,
+               fmt::format("{} does not fit into 63 bits", quoted_excerpt(field.text)));
   }
   if (error != std::errc() || rest != end) {
     lines.fail(field.column, path,
-               fmt::format("expected an integer, found {}", quoted(field.text)));
+               fmt::format("expected an integer, found {}", quoted_excerpt(field.text)));
   }
   if (value < 0) lines.fail(field.column, path, fmt::format("{} is negative", value));
   return value;
@@ -133,8 +134,9 @@ NamedProblem parse_buffers(std::string_view text, const std::string& file) {
     if (id.text.empty()) lines.fail(id.column, "id", "the id is empty");
     const auto [known, is_new] = line_of.emplace(id.text, lines.line());
     if (!is_new) {
-      lines.fail(id.column, "id",
-                 fmt::format("{} occurs in line {} already", quoted(id.text), known->second));
+      lines.fail(
+          id.column, "id",
+          fmt::format("{} occurs in line {} already", quoted_excerpt(id.text), known->second));
     }
     const Buffer buffer{
         .lower = buffers_csv_detail::read_count(lines, fields[places[buffers_csv_detail::kLower]],

@@ -72,7 +72,7 @@ struct Placed {
     lower.insert(lower.begin() + i, b.lower);
     upper.insert(upper.begin() + i, b.upper);
   }
-  [[nodiscard]] Bytes gap_for(const Buffer& b, Fit fit) const {
+  [[nodiscard]] Bytes gap_for(const Buffer& b, FitRule fit) const {
     Bytes top;
     Bytes best = kMost;
     Bytes best_gap = kMost;
@@ -80,7 +80,7 @@ struct Placed {
       if (lower[i] >= b.upper || upper[i] <= b.lower) continue;
       const Bytes gap = offset[i] - top;
       if (gap >= b.size && gap < best_gap) {
-        if (fit == Fit::kFirst) return top;
+        if (fit == FitRule::kFirst) return top;
         best = top;
         best_gap = gap;
       }
@@ -140,7 +140,7 @@ class FreeRanges {
 
 // Places the buffers as place_in_order() does; none where the deadline comes first.
 std::optional<Packing> placed_until(const PackingProblem& problem, std::span<const int> order,
-                                    Fit fit, Clock::time_point deadline) {
+                                    FitRule fit, Clock::time_point deadline) {
   Packing packing{.offsets = std::vector<Bytes>(problem.buffers.size())};
   Placed placed;
   placed.reserve(problem.buffers.size());
@@ -226,12 +226,12 @@ std::vector<int> greedy_order(const PackingProblem& problem, GreedyOrder order) 
   return result;
 }
 
-Packing place_in_order(const PackingProblem& problem, std::span<const int> order, Fit fit) {
+Packing place_in_order(const PackingProblem& problem, std::span<const int> order, FitRule fit) {
   return *greedy_detail::placed_until(problem, order, fit,
                                       std::chrono::steady_clock::time_point::max());
 }
 
-Packing pack_greedily(const PackingProblem& problem, GreedyOrder order, Fit fit) {
+Packing pack_greedily(const PackingProblem& problem, GreedyOrder order, FitRule fit) {
   return place_in_order(problem, greedy_order(problem, order), fit);
 }
 
@@ -274,7 +274,7 @@ Packing best_greedy(const PackingProblem& problem, Bytes lower_bound,
   std::optional<Packing> best = greedy_detail::skyline_until(problem, deadline);
   if (!best) return pack_by_time(problem);
   for (const GreedyOrder order : kGreedyOrders) {
-    for (const Fit fit : {Fit::kFirst, Fit::kBest}) {
+    for (const FitRule fit : {FitRule::kFirst, FitRule::kBest}) {
       if (best->height <= lower_bound) return *best;
       std::optional<Packing> packing =
           greedy_detail::placed_until(problem, greedy_order(problem, order), fit, deadline);

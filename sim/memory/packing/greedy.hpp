@@ -21,7 +21,7 @@ enum class GreedyOrder : std::uint8_t {
 inline constexpr GreedyOrder kGreedyOrders[] = {GreedyOrder::kSize, GreedyOrder::kDuration,
                                                 GreedyOrder::kArea, GreedyOrder::kBreadth,
                                                 GreedyOrder::kEnd};
-enum class Fit : std::uint8_t { kFirst, kBest };
+enum class FitRule : std::uint8_t { kFirst, kBest };
 
 [[nodiscard]] std::string_view name_of(GreedyOrder order);
 [[nodiscard]] std::vector<int> greedy_order(const PackingProblem& problem, GreedyOrder order);
@@ -29,8 +29,8 @@ enum class Fit : std::uint8_t { kFirst, kBest };
 // Places the buffers in `order` (every buffer once), each at the lowest gap that is large enough,
 // or at the tightest one. O(n^2) at worst, with a small constant.
 [[nodiscard]] Packing place_in_order(const PackingProblem& problem, std::span<const int> order,
-                                     Fit fit);
-[[nodiscard]] Packing pack_greedily(const PackingProblem& problem, GreedyOrder order, Fit fit);
+                                     FitRule fit);
+[[nodiscard]] Packing pack_greedily(const PackingProblem& problem, GreedyOrder order, FitRule fit);
 
 // Places the lowest address first: whichever buffer can lie lowest on those below it, the longest
 // of them on ties. O(n^2) at worst.

@@ -36,7 +36,7 @@ RoundupDivisions decode_intervals(const Decoder& mapping) {
       }
       const Bytes size = parse_bytes(key);
       if (size.count % kMiB.count != 0)
-        throw std::invalid_argument("intervals are whole MiB, found " + quoted(key));
+        throw std::invalid_argument("intervals are whole MiB, found " + quoted_excerpt(key));
       intervals.set(size / kMiB, divisions);
     } catch (const std::invalid_argument& error) {
       std::string problem = error.what();

@@ -63,7 +63,7 @@ class Pieces {
 
  private:
   [[nodiscard]] std::string found() const {
-    return at_end() ? std::string("the end") : quoted(pieces_[at_]);
+    return at_end() ? std::string("the end") : quoted_excerpt(pieces_[at_]);
   }
 
   std::vector<std::string> pieces_;
@@ -75,10 +75,10 @@ std::int64_t integer(const std::string& word, std::string_view option) {
   const char* end = word.data() + word.size();
   const auto [stop, error] = std::from_chars(word.data(), end, value);
   if (error == std::errc::result_out_of_range) {
-    refuse(fmt::format("{}: {} is too large", option, quoted(word)));
+    refuse(fmt::format("{}: {} is too large", option, quoted_excerpt(word)));
   }
   if (error != std::errc() || stop != end || value < 0) {
-    refuse(fmt::format("{}: expected a whole number, found {}", option, quoted(word)));
+    refuse(fmt::format("{}: expected a whole number, found {}", option, quoted_excerpt(word)));
   }
   return value;
 }
@@ -88,14 +88,14 @@ double number(const std::string& word, std::string_view option) {
   const char* end = word.data() + word.size();
   const auto [stop, error] = std::from_chars(word.data(), end, value);
   if (error != std::errc() || stop != end) {
-    refuse(fmt::format("{}: expected a number, found {}", option, quoted(word)));
+    refuse(fmt::format("{}: expected a number, found {}", option, quoted_excerpt(word)));
   }
   return value;
 }
 
 bool true_or_false(const std::string& word, std::string_view option) {
   if (word != "True" && word != "False") {
-    refuse(fmt::format("{}: expected True or False, found {}", option, quoted(word)));
+    refuse(fmt::format("{}: expected True or False, found {}", option, quoted_excerpt(word)));
   }
   return word == "True";
 }
@@ -137,7 +137,7 @@ RoundupDivisions read_divisions(Pieces& pieces) {
     refuse(fmt::format("option '{}' is of a newer PyTorch; {} does not know it", name,
                        kTorchAllocatorVersion));
   }
-  refuse(fmt::format("unknown option {}{}", quoted(name), did_you_mean(name, known)));
+  refuse(fmt::format("unknown option {}{}", quoted_excerpt(name), did_you_mean(name, known)));
 }
 
 void read_option(const std::string& name, Pieces& pieces, TorchAllocatorOptions& options) {
@@ -169,7 +169,7 @@ void read_option(const std::string& name, Pieces& pieces, TorchAllocatorOptions&
     if (backend == "cudaMallocAsync")
       refuse("backend: cudaMallocAsync is not modelled, only native");
     if (backend != "native") {
-      refuse(fmt::format("backend: expected native, found {}", quoted(backend)));
+      refuse(fmt::format("backend: expected native, found {}", quoted_excerpt(backend)));
     }
   } else {
     refuse_option(name);
@@ -191,7 +191,7 @@ TorchAllocatorOptions parse_alloc_conf(std::string_view text) {
   torch_options_detail::Pieces pieces(text);
   while (!pieces.at_end()) {
     const std::string name = pieces.word("the name of an option");
-    pieces.expect(":", fmt::format("after {}", quoted(name)));
+    pieces.expect(":", fmt::format("after {}", quoted_excerpt(name)));
     torch_options_detail::read_option(name, pieces, options);
     if (!pieces.at_end()) pieces.expect(",", fmt::format("after the value of {}", name));
   }

@@ -203,7 +203,7 @@ class Matching {
 
 // Returns the key that a rule compares; none where an allocation has nothing to compare.
 std::optional<std::string> key_of(const LiveAllocation& allocation, MatchedBy how) {
-  const AllocationNames& names = allocation.names;
+  const RecordedNames& names = allocation.names;
   const auto key = [&](bool known, std::initializer_list<std::string_view> parts) {
     std::optional<std::string> text;
     if (!known) return text;

@@ -23,7 +23,7 @@ inline constexpr Bytes kTorchBlockMultiple{512};  // CUDACachingAllocator, kMinB
 struct LiveAllocation {
   Bytes bytes;        // as requested
   std::string label;  // names the tensor, as far as the recording says
-  AllocationNames names;
+  RecordedNames names;
 };
 
 // The first moment at which the most bytes are live: allocated, and not yet freed by the program.

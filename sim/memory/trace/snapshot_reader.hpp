@@ -62,9 +62,7 @@ class SnapshotReader {
   }
   [[nodiscard]] const std::string& label() const { return labels_[rows_[next_ - 1].label].text; }
   // Returns the names in its stack, its user_metadata and its compile_context.
-  [[nodiscard]] const AllocationNames& names() const {
-    return labels_[rows_[next_ - 1].label].names;
-  }
+  [[nodiscard]] const RecordedNames& names() const { return labels_[rows_[next_ - 1].label].names; }
 
  private:
   struct Row {

@@ -64,7 +64,7 @@ std::uint32_t SnapshotStacks::label_of(const PickleValue& dict) {
   std::string python;
   if (frames != nullptr && frames->kind() == PickleKind::kList) python = read_frames(*frames);
   SnapshotLabel label{.text = std::move(python), .names = stack_names_.of(stack_)};
-  const AllocationNames& said = label.names;
+  const RecordedNames& said = label.names;
   if (!said.tensor.empty()) {
     label.text = fmt::format("{}{}{}", said.layer, said.layer.empty() ? "" : ": ", said.tensor);
   } else if (!said.op.empty()) {

@@ -17,7 +17,7 @@ enum class SegmentRelease { kUnknown, kEmptyCache, kAllocation };
 
 struct SnapshotLabel {
   std::string text;  // for example "forward model.py:42"
-  AllocationNames names;
+  RecordedNames names;
 };
 
 class SnapshotStacks {

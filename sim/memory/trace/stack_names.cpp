@@ -152,11 +152,11 @@ bool is_of_tidemark(std::span<const StackFrame> frames) {
   return frames.size() == 3 && frames.back().file == "step";
 }
 
-AllocationNames names_of_tidemark(std::span<const StackFrame> frames) {
-  AllocationNames names{.phase = std::string(frames[2].name),
-                        .op = operator_family(frames[1].name),
-                        .layer = std::string(frames[1].file == "model" ? "" : frames[1].file),
-                        .tensor = std::string(frames[0].name)};
+RecordedNames names_of_tidemark(std::span<const StackFrame> frames) {
+  RecordedNames names{.phase = std::string(frames[2].name),
+                      .op = operator_family(frames[1].name),
+                      .layer = std::string(frames[1].file == "model" ? "" : frames[1].file),
+                      .tensor = std::string(frames[0].name)};
   if (frames[1].name == "initial") {
     names.phase = "initial";
     names.op = frames[0].file;  // the role
@@ -219,10 +219,10 @@ const StackNames::Meaning& StackNames::meaning_of(const StackFrame& frame) {
   return meaning;
 }
 
-AllocationNames StackNames::of(std::span<const StackFrame> frames) {
+RecordedNames StackNames::of(std::span<const StackFrame> frames) {
   if (stack_names_detail::is_of_tidemark(frames))
     return stack_names_detail::names_of_tidemark(frames);
-  AllocationNames names;
+  RecordedNames names;
   // The outermost phases decide: an optimizer's step, else a backward that recomputes a forward.
   const auto rank = [](std::string_view phase) {
     constexpr std::array<std::string_view, 5> kInward{"", "forward", "backward", "initial",

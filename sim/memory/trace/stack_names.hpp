@@ -11,13 +11,13 @@
 namespace tidemark {
 
 // Names of an allocation; each is empty where the recording does not say.
-struct AllocationNames {
+struct RecordedNames {
   std::string phase;   // "initial", "forward", "backward", "optimizer"
   std::string op;      // operator_family(); for an optimizer "create_state" or "update"
   std::string layer;   // "h.3.attn"
   std::string tensor;  // within the model
 
-  friend bool operator==(const AllocationNames&, const AllocationNames&) = default;
+  friend bool operator==(const RecordedNames&, const RecordedNames&) = default;
 };
 
 // A frame as in the `frames` of a snapshot: innermost first.
@@ -44,7 +44,7 @@ struct StackFrame {
 // nothing of their own. Snapshots that Tidemark has written say everything.
 class StackNames {
  public:
-  [[nodiscard]] AllocationNames of(std::span<const StackFrame> frames);
+  [[nodiscard]] RecordedNames of(std::span<const StackFrame> frames);
 
  private:
   struct Meaning {

@@ -86,7 +86,7 @@ std::int64_t TraceReader::number(Field field, bool needed) const {
     problem = "{} is negative";
   }
   fail_at(offset_[field], trace_reader_detail::kNames[field],
-          fmt::format(fmt::runtime(problem), quoted(text)));
+          fmt::format(fmt::runtime(problem), quoted_excerpt(text)));
 }
 
 bool TraceReader::next(TraceRow& row) {
@@ -109,7 +109,7 @@ bool TraceReader::next(TraceRow& row) {
   }
   const std::string_view op = text_[kOp];
   if (op.size() != 1 || std::string_view("aofrem").find(op.front()) == std::string_view::npos) {
-    fail("op", fmt::format("expected a, o, f, r, e or m, found {}", quoted(op)));
+    fail("op", fmt::format("expected a, o, f, r, e or m, found {}", quoted_excerpt(op)));
   }
   row.op = static_cast<TraceOp>(op.front());
   const bool allocates = row.op == TraceOp::kAllocate || row.op == TraceOp::kFailed;

@@ -285,8 +285,8 @@ TEST_SUITE("property") {
       const Bytes bound = most_live_bytes(problem);
       std::vector<Packing> packings{pack_skyline(problem), best_greedy(problem, bound)};
       for (const GreedyOrder order : kGreedyOrders) {
-        packings.push_back(pack_greedily(problem, order, Fit::kFirst));
-        packings.push_back(pack_greedily(problem, order, Fit::kBest));
+        packings.push_back(pack_greedily(problem, order, FitRule::kFirst));
+        packings.push_back(pack_greedily(problem, order, FitRule::kBest));
       }
       for (const Packing& packing : packings) {
         CHECK(!packing_fault(problem, packing));

@@ -19,7 +19,7 @@ struct Frame {
   std::string file = "??";
 };
 
-AllocationNames names_of(const std::vector<Frame>& frames) {
+RecordedNames names_of(const std::vector<Frame>& frames) {
   std::vector<StackFrame> views;
   for (const Frame& frame : frames)
     views.push_back({frame.name, frame.file});
@@ -69,7 +69,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("a forward names the innermost operator, not what allocates for it") {
-    const AllocationNames names =
+    const RecordedNames names =
         names_of({{"torch::unwind::unwind()"},
                   {"c10::cuda::CUDACachingAllocator::Native::DeviceCachingAllocator::malloc(...)"},
                   {"at::_ops::empty_strided::redispatch(c10::DispatchKeySet)"},
@@ -79,12 +79,12 @@ TEST_SUITE("unit") {
                   {"forward", "/home/me/model.py"},
                   torch("_call_impl", "nn/modules/module.py"),
                   {"main", "/home/me/train.py"}});
-    CHECK(names == AllocationNames{.phase = "forward", .op = "log_softmax"});
+    CHECK(names == RecordedNames{.phase = "forward", .op = "log_softmax"});
     // Python frames alone, as with _record_memory_history(stacks="python").
     CHECK(names_of({torch("forward", "nn/modules/linear.py"),
                     torch("_call_impl", "nn/modules/module.py"),
                     {"forward", "/home/me/model.py"}}) ==
-          AllocationNames{.phase = "forward", .op = "linear"});
+          RecordedNames{.phase = "forward", .op = "linear"});
     CHECK(names_of({torch("layer_norm", "nn/functional.py")}).op == "layer_norm");
   }
 
@@ -93,14 +93,14 @@ TEST_SUITE("unit") {
     CHECK(names_of({{"at::_ops::empty_memory_format::call(...)"},
                     {"at::(anonymous namespace)::wrapper_CUDA_mm(at::Tensor const&)"},
                     {"torch::autograd::generated::AddmmBackward0::apply(...)"},
-                    engine}) == AllocationNames{.phase = "backward", .op = "linear"});
+                    engine}) == RecordedNames{.phase = "backward", .op = "linear"});
     CHECK(names_of({{"at::native::gelu_cuda(at::Tensor const&)"},
                     {"forward", "/home/me/model.py"},
                     torch("recompute_fn", "utils/checkpoint.py"),
                     {"torch::autograd::PySavedVariableHooks::call_unpack()"},
                     engine,
                     torch("backward", "autograd/__init__.py")}) ==
-          AllocationNames{.phase = "backward", .op = "gelu"});
+          RecordedNames{.phase = "backward", .op = "gelu"});
   }
 
   TEST_CASE("an optimizer's step is its states and its update, a module's making its parameters") {
@@ -108,19 +108,19 @@ TEST_SUITE("unit") {
                     torch("_init_group", "optim/adamw.py"),
                     torch("step", "optim/adamw.py"),
                     {"main", "/home/me/train.py"}}) ==
-          AllocationNames{.phase = "optimizer", .op = "create_state"});
+          RecordedNames{.phase = "optimizer", .op = "create_state"});
     CHECK(names_of({{"at::_ops::_foreach_mul_Scalar::call(...)"},
                     torch("_multi_tensor_adamw", "optim/adamw.py")}) ==
-          AllocationNames{.phase = "optimizer", .op = "update"});
+          RecordedNames{.phase = "optimizer", .op = "update"});
     CHECK(names_of({torch("convert", "nn/modules/module.py"),
                     torch("_apply", "nn/modules/module.py"),
                     {"main", "/home/me/train.py"}}) ==
-          AllocationNames{.phase = "initial", .op = "parameter"});
+          RecordedNames{.phase = "initial", .op = "parameter"});
   }
 
   TEST_CASE("a stack of none of these says nothing") {
-    CHECK(names_of({}) == AllocationNames{});
-    CHECK(names_of({{"load", "/home/me/loader.py"}, {"std::thread::run()"}}) == AllocationNames{});
+    CHECK(names_of({}) == RecordedNames{});
+    CHECK(names_of({{"load", "/home/me/loader.py"}, {"std::thread::run()"}}) == RecordedNames{});
   }
 }
 

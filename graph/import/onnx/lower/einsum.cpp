@@ -28,7 +28,7 @@ bool holds(const Labels& labels, int label) {
 
 [[noreturn]] void fail_equation(const OnnxLowering& l, const std::string& equation) {
   l.fail(fmt::format("the equation {} is not understood; it names each axis of an operand once",
-                     tidemark::quoted(equation)));
+                     tidemark::quoted_excerpt(equation)));
 }
 
 // The labels of one term. An ellipsis stands for the `hidden` axes that have no letter.
@@ -72,7 +72,8 @@ Equation parse(OnnxLowering& l) {
     equation.operands.push_back(labels_of(l, written, term, hidden));
     if (static_cast<int>(equation.operands.back().size()) != rank) {
       l.fail(fmt::format("operand {} of the equation {} has the shape {}", operand,
-                         tidemark::quoted(written), to_string(l.shape_of_operand(operand))));
+                         tidemark::quoted_excerpt(written),
+                         to_string(l.shape_of_operand(operand))));
     }
   }
   if (equation.operands.size() != l.node().inputs.size()) fail_equation(l, written);

@@ -75,7 +75,7 @@ void lower_gather_nd(OnnxLowering& l) {
 void lower_scatter_elements(OnnxLowering& l) {
   const std::string reduction = l.node().get<std::string>("reduction", "none");
   if (reduction != "none" && reduction != "add") {
-    l.fail(fmt::format("the reduction {} is not simulated", tidemark::quoted(reduction)));
+    l.fail(fmt::format("the reduction {} is not simulated", tidemark::quoted_excerpt(reduction)));
   }
   l.set(l.builder().add(reduction == "add" ? "scatter_add" : "scatter",
                         {l.operand(0), l.operand(1), l.operand(2)},
