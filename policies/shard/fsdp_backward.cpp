@@ -7,8 +7,9 @@
 namespace tidemark::sharding {
 
 // Compute waits for the reduction of a unit, whose input then goes.
-OperatorId ShardedStep::add_wait(const Unit& unit) {
-  return add_mark(OperatorPart::kRelease, Phase::kBackward, {unit.reduction, unit.gradient});
+OperatorId ShardedStep::add_wait(const Unit& unit, MicroBatch micro) {
+  const StorageId sum = replicas_wait(unit) && !micro.last ? unit.partial : unit.gradient;
+  return add_mark(OperatorPart::kRelease, Phase::kBackward, {unit.reduction, sum});
 }
 
 // Autograd puts the flat gradient of version 1 together from those of the views.
@@ -79,29 +80,49 @@ std::vector<OperatorId> ShardedStep::reduction_of(Unit& unit, MicroBatch micro) 
 void ShardedStep::add_reduction(Unit& unit, MicroBatch micro, std::vector<OperatorId>& into) {
   const int ranks = unit.ranks.shard;
   const Elements whole(unit.reduced.count * ranks);
-  const bool fresh = micro.first || unsynced();
+  const bool waits = replicas_wait(unit);
+  if (waits && micro.first) {
+    unit.partial =
+        add_tensor(graph_, unit.name + ".partial", unit.reduce_type, unit.reduced, Role::kGradient);
+    graph_.storages[unit.partial].one_per_rank = true;
+  }
+  const bool fresh = micro.first || waits || unsynced();
   const bool direct = fresh && unit.reduce_type == kept_as_;
   StorageId output = unit.gradient;
-  if (!direct) output = add_buffer(unit.name + ".reduced", unit.reduce_type, unit.reduced);
+  if (waits && micro.first) {
+    output = unit.partial;
+  } else if (!direct || (waits && !micro.last)) {
+    output = add_buffer(unit.name + ".reduced", unit.reduce_type, unit.reduced);
+  }
   into.push_back(add_collective(graph_, CollectiveKind::kReduceScatter, MeshDimension::kShard,
                                 Phase::kBackward, unit.reduce_type,
                                 bytes_of(unit.reduce_type, whole),
                                 {{unit.reduction, Access::kRead}, {output, Access::kCreate}},
                                 taking_part(ranks, MeshDimension::kShard)));
-  const auto add_replicas = [&](StorageId of, DType type) {
-    if (unit.ranks.replicas == 1) return;
-    into.push_back(add_collective(graph_, CollectiveKind::kAllReduce, MeshDimension::kReplicate,
-                                  Phase::kBackward, type, bytes_of(type, unit.reduced),
-                                  {{of, Access::kMutate}},
-                                  taking_part(unit.ranks.replicas, MeshDimension::kReplicate)));
-  };
-  if (options_.all_reduce_each) add_replicas(output, unit.reduce_type);
+  if (waits && !micro.first) {
+    const StorageId sum = micro.last ? output : unit.partial;
+    into.push_back(
+        add_copy(graph_, "add_partial", Phase::kBackward,
+                 {{micro.last ? unit.partial : output, Access::kRead}, {sum, Access::kMutate}}));
+  }
+  if (waits && !micro.last) return;
+  if (unit.ranks.replicas > 1) {
+    into.push_back(add_collective(
+        graph_, CollectiveKind::kAllReduce, MeshDimension::kReplicate, Phase::kBackward,
+        unit.reduce_type, bytes_of(unit.reduce_type, unit.reduced), {{output, Access::kMutate}},
+        taking_part(unit.ranks.replicas, MeshDimension::kReplicate)));
+  }
   if (!direct) {
     into.push_back(add_copy(
         graph_, fresh ? "cast_gradient" : "accumulate_gradient", Phase::kBackward,
         {{output, Access::kRead}, {unit.gradient, fresh ? Access::kCreate : Access::kMutate}}));
   }
-  if (!options_.all_reduce_each && micro.last) add_replicas(unit.gradient, kept_as_);
+}
+
+// Whether the sum over micro-batches stays apart, in the type of the reduction and on the device,
+// until the last one adds up the replicas (PyTorch's partial_reduce_output).
+bool ShardedStep::replicas_wait(const Unit& unit) const {
+  return !options_.all_reduce_each && unit.ranks.replicas > 1 && graph_.micro_batches > 1;
 }
 
 // Whether micro-batches but the last keep their gradients in full size.
@@ -173,13 +194,13 @@ std::vector<OperatorId> ShardedStep::reduced(const std::vector<OperatorId>& part
     if (!unit.gradient.valid()) continue;
     if (unsynced()) keep_gradients(unit, micro, end);
     if (unsynced() && !micro.last) continue;
-    if (before != nullptr && !flat()) end.push_back(add_wait(*before));
+    if (before != nullptr && !flat()) end.push_back(add_wait(*before, micro));
     const std::vector<OperatorId> reduction = reduction_of(unit, micro);
     end.insert(end.end(), reduction.begin(), reduction.end());
     before = &unit;
   }
   // Compute goes on when the last reduction is over.
-  if (before != nullptr) insert.at_end.push_back(add_wait(*before));
+  if (before != nullptr) insert.at_end.push_back(add_wait(*before, micro));
   return insert.into(part);
 }
 

@@ -67,6 +67,7 @@ class ShardedStep {
     DType reduce_type = DType::kFloat32;
     StorageId gathered;   // version 2: the output of the gather
     StorageId reduction;  // the input of the reduction
+    StorageId partial;    // earlier micro-batches' sum over shards, before the sum over replicas
     // no_sync: gradients of full size in the type that they are added up in; one of them in version
     // 1. Empty where those that autograd makes stay.
     std::vector<StorageId> kept_gradients;
@@ -96,6 +97,7 @@ class ShardedStep {
   void build_backward();
   void build_unsynced_backward(const std::vector<OperatorId>& backward);
   [[nodiscard]] bool unsynced() const;
+  [[nodiscard]] bool replicas_wait(const Unit& unit) const;
   [[nodiscard]] bool keeps_own_gradients(const Unit& unit) const {
     return !flat() && unit.reduce_type == unit.compute;
   }
@@ -105,7 +107,7 @@ class ShardedStep {
   [[nodiscard]] std::vector<OperatorId> reduction_of(Unit& unit, MicroBatch micro);
   StorageId join_gradients(Unit& unit, std::vector<OperatorId>& into);
   void add_reduction(Unit& unit, MicroBatch micro, std::vector<OperatorId>& into);
-  [[nodiscard]] OperatorId add_wait(const Unit& unit);
+  [[nodiscard]] OperatorId add_wait(const Unit& unit, MicroBatch micro);
   [[nodiscard]] OperatorId add_mark(OperatorPart part, Phase phase,
                                     const std::vector<StorageId>& storages);
   [[nodiscard]] StorageId add_buffer(const std::string& name, DType type, Elements elements);

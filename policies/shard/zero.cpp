@@ -103,7 +103,10 @@ class Zero final : public TrainingRewrite {
     return policy;
   }
   [[nodiscard]] std::string_view name() const override { return "zero"; }
-  [[nodiscard]] bool acts_in_evaluation(bool /*computes_loss*/) const override { return false; }
+  // Stage 3 shards the parameters, which an evaluation gathers as well.
+  [[nodiscard]] bool acts_in_evaluation(bool /*computes_loss*/) const override {
+    return options_.stage == 3;
+  }
   [[nodiscard]] std::optional<TrainingSystem> system() const override {
     return TrainingSystem::kDeepSpeed;
   }

@@ -122,6 +122,7 @@ TEST_SUITE("unit") {
     REQUIRE(warnings("forward", "checkpoint_every, ema").size() == 1);
     CHECK(warnings("forward", "checkpoint_every, ema").front().find("checkpoint_every, ema") == 0);
     CHECK(warnings("forward", "quantise_weights: {dtype: nf4}").empty());
+    CHECK(warnings("forward", "zero: {stage: 3}").empty());  // it shards the parameters
     // So do plans for what backward needs, gradients that are reduced and shards of states, and a
     // loss in chunks where no loss is computed.
     for (const std::string policy :

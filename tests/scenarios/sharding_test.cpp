@@ -355,6 +355,33 @@ TEST_SUITE("unit") {
     CHECK(added(", all_reduce_each: false") == shard);
   }
 
+  TEST_CASE("gradients that wait for their replicas do so on the device as they are reduced") {
+    const Widths w{64, 128, 128, 64};
+    const auto peak = [&](std::string_view options) {
+      return simulated(
+          w, 8, fmt::format("fsdp: {{shard: 4, param_dtype: bf16, offload: host, {}}}", options),
+          "precision: fp32, accumulate: 3");
+    };
+    const PointResult bf16 = peak("reduce_dtype: bf16, all_reduce_each: false");
+    const PointResult fp32 = peak("reduce_dtype: fp32, all_reduce_each: false");
+    // What the replicas send has the type that is reduced; what waits is beside it in every
+    // forward.
+    const auto sent = [](const PointResult& point) {
+      std::int64_t bytes = 0;
+      for (const Communication& used : point.communication) {
+        if (used.group == MeshDimension::kReplicate) bytes += used.bytes.count;
+      }
+      return bytes;
+    };
+    CHECK(sent(fp32) == 2 * sent(bf16));
+    CHECK(sent(bf16) == 2 * elements(w) / 4);
+    // Between the steps nothing of it is left on the device.
+    const PointResult each = peak("reduce_dtype: bf16");
+    CHECK(bf16.run.between_steps == each.run.between_steps);
+    // The reduction of the second micro-batch finds the sum of the first on the device.
+    CHECK(bf16.run.live.bytes.count > each.run.live.bytes.count);
+  }
+
   TEST_CASE("shards on the host leave nothing on the device between steps") {
     const Widths w{256, 512, 512, 512, 256};
     for (const char* options : {"param_dtype: bf16, reduce_dtype: fp32", "version: 1"}) {

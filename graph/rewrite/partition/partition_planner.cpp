@@ -349,8 +349,11 @@ bool PartitionPlanner::visit_scores(NodeId id, const std::vector<Layout>& inputs
   return true;
 }
 
+// The loss of such scores. One of log-probabilities that the model itself makes reads them whole.
 bool PartitionPlanner::visit_loss(NodeId id, const std::vector<Layout>& inputs) {
-  if (!inputs[0] || !inputs[0]->classes) return false;
+  const NodeId maker = sites_.maker[graph_.nodes[id].inputs[0]];
+  const bool of_scores = maker.valid() && result_.nodes[maker].treatment == Treatment::kScores;
+  if (!of_scores || !inputs[0] || !inputs[0]->classes) return false;
   finish(id, Treatment::kVocabularyLoss, {.wanted = inputs, .made = {Layout()}});
   return true;
 }
