@@ -86,9 +86,8 @@ int DescribeCommand::execute(const Console& console) const {
   std::vector<std::string> names;
   std::string text;
   const Environment environment = list_detail::environment_with(plugins, console);
-  const std::vector<Catalogue> all = catalogues(environment);
   const auto describe = [&](const std::string& wanted) {
-    for (const Catalogue& catalogue : all) {
+    for (const Catalogue& catalogue : catalogues(environment, wanted)) {
       for (const CatalogueEntry& entry : catalogue.entries) {
         names.push_back(entry.name);
         if (entry.name != wanted) continue;

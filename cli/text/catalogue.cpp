@@ -119,9 +119,13 @@ Names that people write work, too: h100, A100-80GB, rtx4090, "RTX 3090". A name 
 open means the SXM module. `tidemark init --device NAME` writes a profile to fill in.
 )";
 
-Catalogue gpus(const Environment& environment) {
+Catalogue gpus(const Environment& environment, const std::optional<std::string>& wanted) {
   Catalogue catalogue{.kind = "gpus", .singular = "GPU", .footer = std::string(kGpuFooter)};
   for (const std::string& name : gpu_names(environment)) {
+    if (wanted && *wanted != name) {
+      catalogue.entries.push_back({.name = name});
+      continue;
+    }
     const DeviceProfile profile = load_device_profile(name, environment.profile_folders, nullptr,
                                                       {}, environment.profiles.get());
     const double bf16 =
@@ -260,8 +264,9 @@ Catalogue optimizers() {
 }  // namespace
 }  // namespace catalogue_detail
 
-std::vector<Catalogue> catalogues(const Environment& environment) {
-  return {catalogue_detail::models(), catalogue_detail::gpus(environment),
+std::vector<Catalogue> catalogues(const Environment& environment,
+                                  const std::optional<std::string>& wanted) {
+  return {catalogue_detail::models(), catalogue_detail::gpus(environment, wanted),
           catalogue_detail::policies(environment), catalogue_detail::allocators(environment),
           catalogue_detail::optimizers()};
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,9 @@ struct Catalogue {
   std::string footer = {};  // printed by `list` below, lines ending with '\n'
 };
 
-// Returns models, gpus, policies, allocators, optimizers, in this order.
-[[nodiscard]] std::vector<Catalogue> catalogues(const Environment& environment);
+// Returns models, gpus, policies, allocators, optimizers, in this order. With `wanted` profiles of
+// other GPUs are not read: their entries have names alone.
+[[nodiscard]] std::vector<Catalogue> catalogues(
+    const Environment& environment, const std::optional<std::string>& wanted = std::nullopt);
 
 }  // namespace tidemark

@@ -135,6 +135,8 @@ int first_in_fit(const std::string& model) {
 
 TEST_SUITE("property") {
   TEST_CASE("no policy of the registry is dominated by what lies in its space, none wastes room") {
+    // Half the budgets take half of the time; the others are compared with the slow tests.
+    const bool every = std::getenv("TIDEMARK_LONG_TESTS") != nullptr;
     int compared = 0;
     int bound = 0;
     for (const Model& model : models()) {
@@ -143,7 +145,7 @@ TEST_SUITE("property") {
       const std::int64_t high = testing::peak_without_repeats(problem);
       REQUIRE(high > low);
       std::vector<Bytes> budgets;
-      for (const int percent : {90, 70, 50, 30})
+      for (const int percent : every ? std::vector{90, 70, 50, 30} : std::vector{70, 30})
         budgets.emplace_back(low + (high - low) / 100 * percent);
       const Plans plans = plans_of(problem, budgets);
       for (std::size_t b = 0; b < budgets.size(); ++b) {
@@ -178,7 +180,7 @@ TEST_SUITE("property") {
         }
       }
     }
-    CHECK(compared > 100);
+    CHECK(compared > (every ? 100 : 50));
     CHECK(bound > 20);
   }
 }
