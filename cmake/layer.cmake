@@ -42,7 +42,8 @@ endfunction()
 # Adds library tidemark_<name>, alias tidemark::<name>, from every .cpp under the current folder.
 #   PUBLIC   what its headers need: the layer below it, packages seen in headers
 #   PRIVATE  what only its .cpp files need
-# A folder without a .cpp yet becomes an INTERFACE library, so that the layers above it configure.
+# A folder without a .cpp yet becomes an INTERFACE library, so that the layers above it configure; the
+# tests link every layer whole and need a .cpp in each.
 function(tidemark_layer name)
   cmake_parse_arguments(PARSE_ARGV 1 layer "" "" "PUBLIC;PRIVATE")
   set(target tidemark_${name})

@@ -219,19 +219,20 @@ Faults namespace_faults(const SourceTree& tree) {
 // destructors for both, and no compiler says so while no source includes both headers.
 Faults type_faults(const SourceTree& tree) {
   static const std::regex kDefinition(
-      R"((?:class|struct|enum class) (\w+)(?: final)?(?: [:{].*)?)");
+      R"((?:class|struct|union|enum|enum class) (?:\[\[\w+\]\] )?(\w+)(?: final)?(?: [:{].*)?)");
   Faults faults;
   std::map<std::string, std::string> owners;  // by qualified name
   for (const auto& [path, text] : tree) {
     if (!path.ends_with(".hpp")) continue;
-    std::string scope;
+    std::vector<std::string> scopes;
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) {
-      if (line.starts_with("namespace ") && line.ends_with(" {"))
-        scope = line.substr(10, line.size() - 12);
+      if (line.starts_with("namespace ") && line.ends_with("{"))
+        scopes.push_back(line == "namespace {" ? path : line.substr(10, line.size() - 12));
+      if (line.starts_with("}  // namespace") && !scopes.empty()) scopes.pop_back();
       std::smatch match;
       if (!std::regex_match(line, match, kDefinition)) continue;
-      const std::string name = fmt::format("{}::{}", scope, match[1].str());
+      const std::string name = fmt::format("{}::{}", fmt::join(scopes, "::"), match[1].str());
       const auto [owner, is_new] = owners.emplace(name, path);
       if (!is_new)
         faults.push_back(fmt::format("{}, {}: both define {}", owner->second, path, name));
@@ -289,11 +290,14 @@ TEST_SUITE("unit") {
     SourceTree tree{
         {"sim/a.hpp", scope + "struct Fit {\n};\n"},
         {"sim/b.hpp", "namespace tidemark::sharding {\nclass Fit : public Base {\n};\n"},
-        {"sim/c.hpp", scope + "struct Fit;\n  struct Fit {\n"}};
+        {"sim/c.hpp", scope + "struct Fit;\n  struct Fit {\n"},
+        {"sim/e.hpp", scope + "namespace {\nstruct Fit {\n"},
+        {"sim/f.hpp", scope + "namespace {\nstruct Fit {\n"}};
     CHECK(type_faults(tree).empty());
     tree["sim/d.hpp"] = scope + "enum class Fit : std::uint8_t { kFirst, kBest };\n";
     CHECK(type_faults(tree) == Faults{"sim/a.hpp, sim/d.hpp: both define tidemark::Fit"});
-    tree["sim/d.hpp"] = scope + "class Fit final {\n";
+    tree["sim/d.hpp"] =
+        scope + "namespace x {\n}  // namespace x\nclass [[nodiscard]] Fit final {\n";
     CHECK(type_faults(tree) == Faults{"sim/a.hpp, sim/d.hpp: both define tidemark::Fit"});
   }
 

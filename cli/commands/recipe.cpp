@@ -248,8 +248,8 @@ void RecipeCommand::attach(CLI::App& parent) {
   app->footer(
       R"(Every combination is simulated: full fine-tuning, LoRA and QLoRA, each with narrower types,
 smaller optimizer states, recomputation, a fused loss, states on the host and, with several GPUs,
-sharding; micro-batches double while they fit. What is shown are the fastest of each method and
-those that take a tenth less memory or change the numbers less.
+sharding; micro-batches double while they fit, but for a file that fixes its batch. What is shown are
+the fastest of each method and those that take a tenth less memory or change the numbers less.
 
 Examples:
   tidemark recipe llama-3-8b --gpu rtx-4090

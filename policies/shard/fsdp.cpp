@@ -53,6 +53,11 @@ class Fsdp final : public TrainingRewrite {
     options.all_reduce_each = d.optional<bool>("all_reduce_each", true);
     if (options.no_sync.value_or(false) && !options.all_reduce_each)
       d.fail_at("all_reduce_each", "with no_sync: true only the last micro-batch reduces anything");
+    if (options.version == 1 && !options.all_reduce_each) {
+      d.fail_at("all_reduce_each",
+                "version 1 adds up replicas in every micro-batch that reduces; "
+                "leave it out, or write version: 2");
+    }
     const std::string prefetch = d.optional_word("prefetch", kPrefetches, "pre");
     policy->prefetch_ = prefetch == "pre"    ? BackwardPrefetch::kPre
                         : prefetch == "post" ? BackwardPrefetch::kPost

@@ -122,7 +122,8 @@ void ShardedStep::add_reduction(Unit& unit, MicroBatch micro, std::vector<Operat
 // Whether the sum over micro-batches stays apart, in the type of the reduction and on the device,
 // until the last one adds up the replicas (PyTorch's partial_reduce_output).
 bool ShardedStep::replicas_wait(const Unit& unit) const {
-  return !options_.all_reduce_each && unit.ranks.replicas > 1 && graph_.micro_batches > 1;
+  return !options_.all_reduce_each && unit.ranks.replicas > 1 && graph_.micro_batches > 1 &&
+         !unsynced();
 }
 
 // Whether micro-batches but the last keep their gradients in full size.
@@ -136,6 +137,13 @@ bool ShardedStep::unsynced() const {
 void ShardedStep::build_backward() {
   const std::vector<OperatorId> backward = graph_.part(PartKind::kBackward);
   if (unsynced()) return build_unsynced_backward(backward);
+  const bool waits = std::any_of(tensors_.begin(), tensors_.end(),
+                                 [&](const Unit& unit) { return replicas_wait(unit); });
+  if (waits && graph_.gradients_persist) {
+    throw UserError({}, "policies.fsdp.all_reduce_each",
+                    "adds up the first micro-batch's gradients beside the sharded ones, and "
+                    "zero_grad: zero keeps those; write training.zero_grad: none");
+  }
   const bool several = graph_.micro_batches > 1;
   const bool accumulates = !graph_.part(PartKind::kBackwardAccumulate).empty();
   graph_.part(PartKind::kBackward) = reduced(backward, {.first = true, .last = !several});

@@ -14,7 +14,7 @@
 //     release      the parameters
 //     wait         for the reduction of the unit before; its input goes
 //     copy in      the input of the reduction, in the type of the reduction; the gradients go
-//     reduce       into the sharded gradients; replicas add theirs
+//     reduce       into the sharded gradients; replicas add theirs, now or in the last micro-batch
 //   version 1 (fsdp/_flat_param.py) gathers straight into the flat parameter, from a copy of the
 //   shard in the compute type; the flat gradient is put together from those of the views when all
 //   are there.

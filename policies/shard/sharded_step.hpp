@@ -33,11 +33,13 @@ struct Insertions {
 
 // The place of a micro-batch in its step. Without no_sync every one reduces its gradients: the
 // first one's become the sharded gradients, those of later ones are added to them. With no_sync
-// gradients of full size are added up, and the last one reduces the sum:
+// gradients of full size are added up, and the last one reduces the sum. Without all_reduce_each
+// the sum over shards waits in a buffer of its own for the last one's sum over replicas:
 //
-//   micro-batch  0        1          2 (last)
-//   no_sync      keep     add        add, reduce
-//   otherwise    reduce   reduce, add  reduce, add; replicas: in each, or here
+//   micro-batch      0             1             2 (last)
+//   no_sync          keep          add           add, reduce
+//   all_reduce_each  reduce        reduce, add   reduce, add
+//   otherwise        reduce, wait  reduce, add   reduce, add, replicas
 struct MicroBatch {
   bool first = true;
   bool last = true;

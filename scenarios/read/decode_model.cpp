@@ -5,9 +5,11 @@
 
 #include <fmt/format.h>
 
+#include "graph/core/errors.hpp"
 #include "graph/core/scalars.hpp"
 #include "graph/models/preset.hpp"
 #include "scenarios/read/decode_parts.hpp"
+#include "scenarios/read/other_names.hpp"
 #include "scenarios/read/short_form.hpp"
 
 namespace tidemark {
@@ -66,8 +68,12 @@ ModelReference decode_preset(const Decoder& model, const Location& location, boo
                            .name = model.required<std::string>("preset"),
                            .overrides = model.value(),
                            .location = location};
-  const ModelPreset preset = find_preset(reference.name, model.value().find("preset")->location,
-                                         is_word ? "model" : "model.preset");
+  const Location& where = model.value().find("preset")->location;
+  const char* path = is_word ? "model" : "model.preset";
+  if (const std::string advice = advice_for_weights(reference.name); !advice.empty())
+    throw UserError(where, path,
+                    fmt::format("{} is no model{}", quoted_excerpt(reference.name), advice));
+  const ModelPreset preset = find_preset(reference.name, where, path);
   std::erase_if(reference.overrides.entries,
                 [](const Value::Entry& entry) { return entry.key == "preset"; });
   preset.decode(Decoder(reference.overrides, "model"));

@@ -132,6 +132,8 @@ Value load_base(const Value& extends, const fs::path& folder, std::vector<OpenFi
 }
 
 Value load_file(const std::string& path, std::vector<OpenFile>& chain) {
+  if (const std::string advice = advice_for_weights(path); !advice.empty() && path_exists(path))
+    throw UserError(fmt::format("{} is no scenario{}", excerpt(path), advice));
   Value document = read_document(path);
   if (document.is_null()) {
     throw UserError(document.location, "", "the file is empty; `tidemark init` writes a scenario");

@@ -11,6 +11,7 @@
 
 #include "graph/core/errors.hpp"
 #include "graph/models/preset.hpp"
+#include "scenarios/read/listed_numbers.hpp"
 
 namespace tidemark {
 namespace other_names_detail {
@@ -257,19 +258,6 @@ void check_hardware(const Value& hardware) {
   }
 }
 
-// Returns the numbers of "4,8" as "4, 8"; empty where a text is no such list.
-std::string listed_numbers(const Value& value) {
-  if (!value.is_scalar() || value.scalar.find(',') == std::string::npos ||
-      value.scalar.find_first_not_of("0123456789, ") != std::string::npos)
-    return {};
-  std::string numbers;
-  for (const char c : value.scalar) {
-    if (c == ',') numbers += ", ";
-    if (c != ',' && c != ' ') numbers += c;
-  }
-  return numbers;
-}
-
 void check_training(const Value& training) {
   check_keys(training, "training");
   for (const Value::Entry& entry : training.entries) {
@@ -277,12 +265,16 @@ void check_training(const Value& training) {
     const bool single = std::find(kSingle.begin(), kSingle.end(), entry.key) != kSingle.end();
     std::string items = listed_numbers(value);
     if (single && (value.is_sequence() || !items.empty())) {
+      const std::string one = number_in_groups(items);
       for (const Value& item : value.items)
         items += fmt::format("{}{}", items.empty() ? "" : ", ", shown(item));
-      throw UserError(value.location, path_of("training", entry.key),
-                      fmt::format("expected one value, found a list; to try each, write sweep: "
-                                  "{{matrix: {{training.{}: [{}]}}}}",
-                                  entry.key, items));
+      throw UserError(
+          value.location, path_of("training", entry.key),
+          fmt::format(
+              "expected one value, found a list; to try each, write sweep: "
+              "{{matrix: {{training.{}: [{}]}}}}{}",
+              entry.key, items,
+              one.empty() ? "" : "; where commas part the digits of one number, write " + one));
     }
     for (const OtherValue& other : kValues) {
       if (!value.is_scalar() || other.key != entry.key || other.name != value.scalar) continue;

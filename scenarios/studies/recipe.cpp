@@ -127,19 +127,23 @@ std::vector<Combination> combinations_of(RecipeMethod method, RecipeMethod own,
 class Search {
  public:
   Search(const Value& document, const Environment& environment, const Measures& measures,
-         std::int64_t largest)
-      : document_(document), environment_(environment), measures_(measures), largest_(largest) {}
+         std::optional<std::int64_t> fixed, std::int64_t largest)
+      : document_(document),
+        environment_(environment),
+        measures_(measures),
+        fixed_(fixed),
+        largest_(largest) {}
 
   // Returns the fastest micro-batch that fits, else the smallest one; nothing where the combination
   // cannot be had.
   [[nodiscard]] std::optional<Recipe> best_of(const Combination& combination) const {
     std::optional<Recipe> best;
     try {
-      for (std::int64_t batch = 1; batch <= largest_; batch *= 2) {
+      for (std::int64_t batch = fixed_.value_or(1); batch <= largest_ || fixed_; batch *= 2) {
         Recipe recipe = simulated(combination, batch);
         const bool fits = recipe.point.status == PointStatus::kFits;
         if (!best || (fits && recipe.per_unit() < best->per_unit())) best = std::move(recipe);
-        if (!fits) break;
+        if (!fits || fixed_) break;
       }
     } catch (const UserError&) {
       return best;
@@ -153,8 +157,10 @@ class Search {
                   .measures = combination.measures,
                   .micro_batch = batch,
                   .overrides = measures_.overrides(combination.measures)};
-    recipe.overrides.push_back(
-        {"training.micro_batch", text_value(fmt::to_string(batch), Location{})});
+    if (!fixed_) {
+      recipe.overrides.push_back(
+          {"training.micro_batch", text_value(fmt::to_string(batch), Location{})});
+    }
     Value document = document_;
     for (const Override& change : recipe.overrides)
       apply_override(document, change);
@@ -167,8 +173,26 @@ class Search {
   const Value& document_;
   const Environment& environment_;
   const Measures& measures_;
+  std::optional<std::int64_t> fixed_;
   std::int64_t largest_;
 };
+
+// Returns the micro-batch where the model is built for no other: the file of a graph may fix it.
+std::optional<std::int64_t> fixed_batch(const Value& document, const Environment& environment,
+                                        const TrainingGraph& training) {
+  for (const std::int64_t other : {std::int64_t{1}, 2 * training.samples}) {
+    if (other == training.samples) continue;
+    Value changed = document;
+    apply_override(changed,
+                   {"training.micro_batch", text_value(fmt::to_string(other), Location{})});
+    try {
+      static_cast<void>(build_training(decode_scenario(changed, environment)));
+      return std::nullopt;
+    } catch (const UserError&) {  // perhaps another one can be had
+    }
+  }
+  return training.samples;
+}
 
 std::size_t changes_of(const Recipe& recipe) {
   return static_cast<std::size_t>(
@@ -244,7 +268,9 @@ Recipes find_recipes(const Value& document, const Environment& environment,
         recipe_detail::combinations_of(method, own, measures);
     std::move(more.begin(), more.end(), std::back_inserter(combinations));
   }
-  const recipe_detail::Search search(document, environment, measures, largest_micro_batch);
+  const recipe_detail::Search search(
+      document, environment, measures,
+      recipe_detail::fixed_batch(document, environment, model.training), largest_micro_batch);
   std::vector<std::optional<Recipe>> found(combinations.size());
   for_each_parallel(combinations.size(), threads,
                     [&](std::size_t i) { found[i] = search.best_of(combinations[i]); });

@@ -51,9 +51,10 @@ struct Recipes {
 inline constexpr std::size_t kShownRecipes = 3;
 
 // Tries the methods on `document` with micro-batches of 1, 2, 4, ... `largest_micro_batch` while
-// they fit. A scenario that lists lora is tried as it is, by the name of that method; adapters are
-// left out where the model has no linear layers in its blocks. Throws UserError where the model
-// itself cannot be built, or the only method asked for cannot be had.
+// they fit, or with its own where the model's file fixes that. A scenario that lists lora is tried
+// as it is, by the name of that method; adapters are left out where the model has no linear layers
+// in its blocks. Throws UserError where the model itself cannot be built, or the only method asked
+// for cannot be had.
 [[nodiscard]] Recipes find_recipes(const Value& document, const Environment& environment,
                                    const std::vector<RecipeMethod>& methods,
                                    std::int64_t largest_micro_batch, int threads);

@@ -142,6 +142,8 @@ report: {dir: out, formats: [json]}
           "s.yaml:2:8: model: no model is called 'gpt22'; did you mean 'gpt2'?");
     CHECK(refusal(gpu + "model: {preset: gpt22}\n") ==
           "s.yaml:2:17: model.preset: no model is called 'gpt22'; did you mean 'gpt2'?");
+    CHECK(refusal(gpu + "model: weights.pt\n")
+              .find("s.yaml:2:8: model: 'weights.pt' is no model; weights do not say") == 0);
     CHECK(refusal(gpu + "model: [gpt2]\n") ==
           "s.yaml:2:8: model: expected a preset, a path or a mapping, found a list");
     CHECK(refusal(gpu + "model: ''\n") ==

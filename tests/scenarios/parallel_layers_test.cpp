@@ -142,6 +142,22 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("a loss of log-probabilities that a model makes reads its vocabulary whole") {
+    const auto gathered = [](std::string_view loss) {
+      std::int64_t bytes = 0;
+      const PointResult point = simulated(
+          text_of("preset: gpt2, layers: 1, vocab: 512", 2, {"tensor_parallel: {size: 2}"},
+                  fmt::format(", precision: fp32, loss: {}", loss)));
+      for (const Communication& used : point.communication) {
+        if (used.kind == CollectiveKind::kAllGather && used.group == MeshDimension::kTensor)
+          bytes += used.bytes.count;
+      }
+      return bytes;
+    };
+    // The logits of 2 samples of 32 tokens, 512 classes in 4 bytes.
+    CHECK(gathered("nll") - gathered("cross_entropy") == 2 * 32 * 512 * 4);
+  }
+
   TEST_CASE("the errors of decoding name the key") {
     CHECK(refusal_with("policies: [tensor_parallel: {}]").find("size") != std::string::npos);
     CHECK(refusal(text_of(kDense, 2, {"context_parallel: {size: 2, kind: circle}"})).find("ring") !=

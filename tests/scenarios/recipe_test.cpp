@@ -9,6 +9,7 @@
 
 #include "scenarios/studies/simulate_points.hpp"
 #include "tests/scenarios/scenario_files.hpp"
+#include "tests/support/paths.hpp"
 
 namespace tidemark {
 namespace recipe_test {
@@ -42,6 +43,18 @@ TEST_SUITE("unit") {
     // The first of a method is the fastest of all that were tried.
     for (const Recipe& recipe : found.fitting)
       CHECK(found.fitting[found.shown.front()].per_unit() <= recipe.per_unit());
+  }
+
+  TEST_CASE("a graph from a file keeps the micro-batch that it was exported with") {
+    // scenarios/models/feed_forward.onnx has 2 samples.
+    const Recipes found = recipes_of(
+        fmt::format("{{onnx: '{}'}}", test::source_path("scenarios/models/feed_forward.onnx")),
+        "a100-sxm-40gb", {RecipeMethod::kFull});
+    REQUIRE(!found.fitting.empty());
+    for (const Recipe& recipe : found.fitting) {
+      CHECK(recipe.micro_batch == 2);
+      CHECK(recipe.point.samples == 2);
+    }
   }
 
   TEST_CASE("a recipe's settings make its figures again") {

@@ -95,6 +95,7 @@ void OnnxLowering::add_loss() {
       builder_.add_other_output(other);
     }
   }
+  check_detached();
   if (tensor.shape.rank() == 0) return builder_.set_loss(output);
   builder_.set_output(output);
   if (takes_classes(options_.loss) && tensor.shape.rank() < 2) {

@@ -56,6 +56,21 @@ void OnnxLowering::run() {
   }
 }
 
+// A tensor inside a fused operator is no value of its own. Known when all outputs have been read.
+void OnnxLowering::check_detached() const {
+  for (const std::string& name : onnx_.detach) {
+    for (OnnxValueId value : ids_of(file_.names)) {
+      const bool waits = detaches_[value] != 0 && !constants_[value];
+      if (file_.names[value] != name || !waits) continue;
+      throw UserError(
+          {}, "model.detach",
+          fmt::format("{} cannot be detached: nothing reads it, or the operators around "
+                      "it are one here; name a tensor before or behind them",
+                      quoted_excerpt(name)));
+    }
+  }
+}
+
 void OnnxLowering::mark_detached() {
   for (const std::string& name : onnx_.detach) {
     bool found = false;

@@ -115,6 +115,7 @@ class OnnxLowering {
   void check_operators() const;
   void check_open_axes();
   void mark_detached();
+  void check_detached() const;
 
   const OnnxModel& file_;
   const OnnxUses& uses_;

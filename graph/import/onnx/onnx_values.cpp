@@ -193,19 +193,15 @@ void OnnxLowering::lower_waiting(OnnxNodeId id) {
 
 TensorId OnnxLowering::tensor(OnnxValueId value) {
   if (!value.valid()) return {};
-  if (tensors_[value].valid()) {
-    if (detaches_[value] != 0) {
-      detaches_[value] = 0;
-      tensors_[value] = builder_.add("detach", {tensors_[value]});
-    }
-    return tensors_[value];
-  }
   const OnnxNodeId source = uses_.producer[value];
-  if (source.valid() && waiting_[source] != 0) {
-    lower_waiting(source);
-    return tensors_[value];
+  if (!tensors_[value].valid() && source.valid() && waiting_[source] != 0) lower_waiting(source);
+  if (!tensors_[value].valid()) {
+    if (const OnnxConstant* known = constant(value)) tensors_[value] = materialised(*known);
   }
-  if (const OnnxConstant* known = constant(value)) tensors_[value] = materialised(*known);
+  if (tensors_[value].valid() && detaches_[value] != 0) {
+    detaches_[value] = 0;
+    tensors_[value] = builder_.add("detach", {tensors_[value]});
+  }
   return tensors_[value];
 }
 

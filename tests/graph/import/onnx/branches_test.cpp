@@ -1,5 +1,7 @@
 // Operators that exporters write where they do not know sizes, or that make constants.
 #if TIDEMARK_READS_ONNX
+#include <cmath>
+
 #include <doctest/doctest.h>
 
 #include "tests/graph/import/onnx/onnx_probe.hpp"
@@ -41,6 +43,25 @@ TEST_SUITE("unit") {
     CHECK(trained(half.w, onnx).trained.size() == 1);
     onnx.detach = {"fake"};
     CHECK(problem(half.w, onnx).find("no tensor 'fake'") != std::string::npos);
+  }
+
+  TEST_CASE("views of parameters can be detached, and what a fused operator takes in cannot") {
+    OnnxProbe view({2, 6, 8});
+    const std::string q =
+        view.w.node("Unsqueeze", {view.w.parameter("q", {6, 8}), view.w.integers({0})});
+    view.w.output(view.w.node("Mul", {view.w.node("Exp", {view.x}), q}));
+    CHECK(trained(view.w).trained.size() == 2);
+    OnnxOptions onnx;
+    onnx.detach = {q};
+    CHECK(trained(view.w, onnx).trained.size() == 1);
+
+    OnnxProbe gelu({2, 6, 8});
+    OnnxWriter& w = gelu.w;
+    const std::string erf = w.node("Erf", {w.node("Div", {gelu.x, w.number(std::sqrt(2.0))})});
+    const std::string half = w.node("Mul", {gelu.x, w.node("Add", {erf, w.number(1.0)})});
+    w.output(w.node("Mul", {half, w.number(0.5)}));
+    onnx.detach = {erf};
+    CHECK(problem(w, onnx).find("'" + erf + "' cannot be detached") != std::string::npos);
   }
 
   TEST_CASE("If that squeezes an axis is a view, by the extent of the axis") {
