@@ -126,9 +126,8 @@ TEST_SUITE("unit") {
     // Thousands with commas are such a list.
     CHECK(error_of("", "micro_batch: 1, sequence: '1,024'").find(", write 1024") !=
           std::string::npos);
-    CHECK(error_of("", "micro_batch: 1, sequence: [4, 128]").find(", write") == std::string::npos);
-    CHECK(error_of("", "micro_batch: 1, sequence: '1,024,12'").find(", write") ==
-          std::string::npos);
+    CHECK(error_of("", "micro_batch: 1, sequence: [4, 128]").find("commas") == std::string::npos);
+    CHECK(error_of("", "micro_batch: 1, sequence: '1,024,12'").find("commas") == std::string::npos);
   }
 
   TEST_CASE("a budget without its unit is found out, but for cost graphs and shares") {

@@ -1,0 +1,13 @@
+// Whether a sanitizer is compiled in: the program then takes several times the time and the memory,
+// and limits of either are not checked.
+#pragma once
+
+namespace tidemark::test {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kInstrumented = true;
+#else
+inline constexpr bool kInstrumented = false;
+#endif
+
+}  // namespace tidemark::test
