@@ -47,9 +47,10 @@ TEST_SUITE("unit") {
 
   TEST_CASE("a graph from a file keeps the micro-batch that it was exported with") {
     // scenarios/models/feed_forward.onnx has 2 samples.
-    const Recipes found = recipes_of(
-        fmt::format("{{onnx: '{}'}}", test::source_path("scenarios/models/feed_forward.onnx")),
-        "a100-sxm-40gb", {RecipeMethod::kFull});
+    const std::string text = fmt::format("{{model: {{onnx: '{}'}}, hardware: a100-sxm-40gb}}",
+                                         test::source_path("scenarios/models/feed_forward.onnx"));
+    const Recipes found =
+        find_recipes(parse_document(text, "s.yaml"), environment(), {RecipeMethod::kFull}, 4, 1);
     REQUIRE(!found.fitting.empty());
     for (const Recipe& recipe : found.fitting) {
       CHECK(recipe.micro_batch == 2);

@@ -356,7 +356,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("gradients that wait for their replicas do so on the device as they are reduced") {
-    const Widths w{64, 128, 128, 64};
+    const Widths w{64, 128, 128, 128, 64};
     const auto with = [&](std::string_view options) {
       return simulated(
           w, 8, fmt::format("fsdp: {{shard: 4, param_dtype: bf16, offload: host, {}}}", options),
