@@ -17,6 +17,7 @@
 #include "sim/step/compile.hpp"
 #include "tests/policies/remat/remat_cases.hpp"
 #include "tests/scenarios/scenario_files.hpp"
+#include "tests/support/instrumented.hpp"
 
 namespace tidemark::policies_compared_test {
 namespace {
@@ -66,7 +67,8 @@ Plans plans_of(const RematProblem& problem, std::span<const Bytes> budgets) {
     try {
       const PlanFunction plan = policy.decode(Decoder());
       // Iterations give the same plan everywhere; the linear program of others takes long.
-      const std::chrono::milliseconds limit(policy.search.iterations ? 3'600'000 : 200);
+      const int patience = test::kInstrumented ? 3'000 : 200;
+      const std::chrono::milliseconds limit(policy.search.iterations ? 3'600'000 : patience);
       auto rows = plan_grid(problem, {&plan, 1}, budgets, {.time_limit = limit, .iterations = 20});
       plans.policies.push_back(&policy);
       plans.grid.push_back(std::move(rows.front()));
