@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "tests/cli/command_runner.hpp"
+#include "tests/support/instrumented.hpp"
 
 namespace tidemark::input_limits_test {
 
@@ -15,15 +16,10 @@ using namespace tidemark::testing;
 
 namespace {
 
-// Under AddressSanitizer, whose shadow takes terabytes of addresses, memory is not limited.
-#ifdef __SANITIZE_ADDRESS__
-constexpr const char* kLittleMemory = "";
-constexpr const char* kLeastMemory = "";
-#else
-// Memory that a command may take, in KiB. Less than twice the largest file is enough.
-constexpr const char* kLittleMemory = "ulimit -v 1500000;";
-constexpr const char* kLeastMemory = "ulimit -v 600000;";
-#endif
+// Memory that a command may take, in KiB. Less than twice the largest file is enough. A sanitizer's
+// shadow takes terabytes of addresses, which are not limited then.
+constexpr const char* kLittleMemory = test::kInstrumented ? "" : "ulimit -v 1500000;";
+constexpr const char* kLeastMemory = test::kInstrumented ? "" : "ulimit -v 600000;";
 
 void check_refused(const Outcome& outcome, const std::string& part) {
   CAPTURE(outcome.err);
