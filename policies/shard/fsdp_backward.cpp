@@ -67,6 +67,7 @@ std::vector<OperatorId> ShardedStep::reduction_of(Unit& unit, MicroBatch micro) 
     const Elements whole(unit.reduced.count * unit.ranks.shard);
     unit.reduction = add_buffer(unit.name + ".reduction", unit.reduce_type, whole);
     std::vector<Touch> copy;
+    copy.reserve(sources.size() + 1);
     for (const StorageId source : sources)
       copy.push_back({source, Access::kRead});
     copy.push_back({unit.reduction, Access::kCreate});

@@ -70,9 +70,10 @@ ModelReference decode_preset(const Decoder& model, const Location& location, boo
                            .location = location};
   const Location& where = model.value().find("preset")->location;
   const char* path = is_word ? "model" : "model.preset";
-  if (const std::string advice = advice_for_weights(reference.name); !advice.empty())
+  if (const std::string advice = advice_for_weights(reference.name); !advice.empty()) {
     throw UserError(where, path,
                     fmt::format("{} is no model{}", quoted_excerpt(reference.name), advice));
+  }
   const ModelPreset preset = find_preset(reference.name, where, path);
   std::erase_if(reference.overrides.entries,
                 [](const Value::Entry& entry) { return entry.key == "preset"; });

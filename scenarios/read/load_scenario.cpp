@@ -154,9 +154,10 @@ Value load_file(const std::string& path, std::vector<OpenFile>& chain) {
 
 std::string unknown_model(const std::string& name) {
   const std::string advice = advice_for_model(name);
-  if (!advice.empty())
+  if (!advice.empty()) {
     return fmt::format("{} is neither a file nor a preset{}", tidemark::quoted_excerpt(name),
                        advice);
+  }
   std::vector<std::string> names;
   for (const ModelPreset& preset : all_presets())
     names.push_back(preset.name);

@@ -285,21 +285,22 @@ void check_training(const Value& training) {
   }
 }
 
+void check_policy_word(const std::string& word, const Location& where) {
+  const std::string ours = our_policy(word);
+  if (ours.empty()) return;
+  throw UserError(
+      where, "policies",
+      fmt::format("{} is another tool's name; write {}", tidemark::quoted_excerpt(word), ours));
+}
+
 void check_policies(const Value& policies) {
   if (policies.is_scalar() && (policies.scalar == "none" || policies.scalar == "false")) {
     throw UserError(policies.location, "policies",
                     fmt::format("expected a list of policies, found {}; write policies: []",
                                 tidemark::quoted_excerpt(policies.scalar)));
   }
-  const auto check_word = [](const std::string& word, const Location& where) {
-    const std::string ours = our_policy(word);
-    if (ours.empty()) return;
-    throw UserError(
-        where, "policies",
-        fmt::format("{} is another tool's name; write {}", tidemark::quoted_excerpt(word), ours));
-  };
   if (policies.is_scalar() && !policies.is_null()) {
-    check_word(policies.scalar, policies.location);
+    check_policy_word(policies.scalar, policies.location);
     const auto* known =
         std::find_if(kMainParameters.begin(), kMainParameters.end(),
                      [&](const MainParameter& main) { return main.policy == policies.scalar; });
@@ -311,9 +312,9 @@ void check_policies(const Value& policies) {
             known == kMainParameters.end() || known->parameter != "period" ? "" : ": {period: 1}"));
   }
   for (const Value& item : policies.items) {
-    if (item.is_scalar()) check_word(item.scalar, item.location);
+    if (item.is_scalar()) check_policy_word(item.scalar, item.location);
     if (item.is_mapping() && !item.entries.empty())
-      check_word(item.entries.front().key, item.entries.front().location);
+      check_policy_word(item.entries.front().key, item.entries.front().location);
     if (!item.is_mapping() || item.entries.size() != 1) continue;
     const Value::Entry& policy = item.entries.front();
     if (!policy.value.is_scalar() || policy.value.is_null()) continue;
