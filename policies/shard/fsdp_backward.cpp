@@ -82,17 +82,15 @@ void ShardedStep::add_reduction(Unit& unit, MicroBatch micro, std::vector<Operat
   const int ranks = unit.ranks.shard;
   const Elements whole(unit.reduced.count * ranks);
   const bool waits = replicas_wait(unit);
-  if (waits && micro.first) {
-    unit.partial =
-        add_tensor(graph_, unit.name + ".partial", unit.reduce_type, unit.reduced, Role::kGradient);
-    graph_.storages[unit.partial].one_per_rank = true;
-  }
+  const bool ends = !waits || micro.last;
   const bool fresh = micro.first || waits || unsynced();
-  const bool direct = fresh && unit.reduce_type == kept_as_;
+  const bool direct = ends && fresh && unit.reduce_type == kept_as_;
   StorageId output = unit.gradient;
   if (waits && micro.first) {
-    output = unit.partial;
-  } else if (!direct || (waits && !micro.last)) {
+    output = unit.partial =
+        add_tensor(graph_, unit.name + ".partial", unit.reduce_type, unit.reduced, Role::kGradient);
+    graph_.storages[unit.partial].one_per_rank = true;
+  } else if (!direct) {
     output = add_buffer(unit.name + ".reduced", unit.reduce_type, unit.reduced);
   }
   into.push_back(add_collective(graph_, CollectiveKind::kReduceScatter, MeshDimension::kShard,
@@ -101,12 +99,12 @@ void ShardedStep::add_reduction(Unit& unit, MicroBatch micro, std::vector<Operat
                                 {{unit.reduction, Access::kRead}, {output, Access::kCreate}},
                                 taking_part(ranks, MeshDimension::kShard)));
   if (waits && !micro.first) {
-    const StorageId sum = micro.last ? output : unit.partial;
-    into.push_back(
-        add_copy(graph_, "add_partial", Phase::kBackward,
-                 {{micro.last ? unit.partial : output, Access::kRead}, {sum, Access::kMutate}}));
+    const StorageId sum = ends ? output : unit.partial;
+    const StorageId summand = ends ? unit.partial : output;
+    into.push_back(add_copy(graph_, "add_partial", Phase::kBackward,
+                            {{summand, Access::kRead}, {sum, Access::kMutate}}));
   }
-  if (waits && !micro.last) return;
+  if (!ends) return;
   if (unit.ranks.replicas > 1) {
     into.push_back(add_collective(
         graph_, CollectiveKind::kAllReduce, MeshDimension::kReplicate, Phase::kBackward,

@@ -22,13 +22,14 @@ std::string number_in_groups(std::string_view listed) {
   for (std::size_t begin = 0; begin <= listed.size();) {
     const std::size_t end = std::min(listed.find(", ", begin), listed.size());
     const std::string_view group = listed.substr(begin, end - begin);
-    const bool digits = group.find_first_not_of("0123456789") == std::string_view::npos;
-    const bool first = begin == 0 && !group.empty() && group.size() <= 3 && group[0] != '0';
-    if (!digits || (!first && (begin == 0 || group.size() != 3))) return {};
+    const bool leads = begin == 0;
+    const bool is_group =
+        leads ? !group.empty() && group.size() <= 3 && group.front() != '0' : group.size() == 3;
+    if (!is_group || group.find_first_not_of("0123456789") != std::string_view::npos) return {};
     number += group;
     begin = end + 2;
   }
-  return number == listed ? std::string() : number;
+  return number;
 }
 
 }  // namespace tidemark

@@ -265,7 +265,7 @@ void check_training(const Value& training) {
     const bool single = std::find(kSingle.begin(), kSingle.end(), entry.key) != kSingle.end();
     std::string items = listed_numbers(value);
     if (single && (value.is_sequence() || !items.empty())) {
-      const std::string one = number_in_groups(items);
+      const std::string one = number_in_groups(items);  // of a text: a list in brackets is one
       for (const Value& item : value.items)
         items += fmt::format("{}{}", items.empty() ? "" : ", ", shown(item));
       throw UserError(

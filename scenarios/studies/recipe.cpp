@@ -127,23 +127,22 @@ std::vector<Combination> combinations_of(RecipeMethod method, RecipeMethod own,
 class Search {
  public:
   Search(const Value& document, const Environment& environment, const Measures& measures,
-         std::optional<std::int64_t> fixed, std::int64_t largest)
+         std::vector<std::int64_t> micro_batches)
       : document_(document),
         environment_(environment),
         measures_(measures),
-        fixed_(fixed),
-        largest_(largest) {}
+        micro_batches_(std::move(micro_batches)) {}
 
   // Returns the fastest micro-batch that fits, else the smallest one; nothing where the combination
   // cannot be had.
   [[nodiscard]] std::optional<Recipe> best_of(const Combination& combination) const {
     std::optional<Recipe> best;
     try {
-      for (std::int64_t batch = fixed_.value_or(1); batch <= largest_ || fixed_; batch *= 2) {
+      for (const std::int64_t batch : micro_batches_) {
         Recipe recipe = simulated(combination, batch);
         const bool fits = recipe.point.status == PointStatus::kFits;
         if (!best || (fits && recipe.per_unit() < best->per_unit())) best = std::move(recipe);
-        if (!fits || fixed_) break;
+        if (!fits) break;
       }
     } catch (const UserError&) {
       return best;
@@ -157,10 +156,8 @@ class Search {
                   .measures = combination.measures,
                   .micro_batch = batch,
                   .overrides = measures_.overrides(combination.measures)};
-    if (!fixed_) {
-      recipe.overrides.push_back(
-          {"training.micro_batch", text_value(fmt::to_string(batch), Location{})});
-    }
+    recipe.overrides.push_back(
+        {"training.micro_batch", text_value(fmt::to_string(batch), Location{})});
     Value document = document_;
     for (const Override& change : recipe.overrides)
       apply_override(document, change);
@@ -173,25 +170,29 @@ class Search {
   const Value& document_;
   const Environment& environment_;
   const Measures& measures_;
-  std::optional<std::int64_t> fixed_;
-  std::int64_t largest_;
+  std::vector<std::int64_t> micro_batches_;
 };
 
-// Returns the micro-batch where the model is built for no other: the file of a graph may fix it.
-std::optional<std::int64_t> fixed_batch(const Value& document, const Environment& environment,
-                                        const TrainingGraph& training) {
-  for (const std::int64_t other : {std::int64_t{1}, 2 * training.samples}) {
-    if (other == training.samples) continue;
+// Returns 1, 2, 4, ... `largest`, or the one micro-batch that the file of a graph fixes.
+std::vector<std::int64_t> micro_batches_of(const Value& document, const Environment& environment,
+                                           const TrainingGraph& training, std::int64_t largest) {
+  const auto can_be = [&](std::int64_t batch) {
     Value changed = document;
     apply_override(changed,
-                   {"training.micro_batch", text_value(fmt::to_string(other), Location{})});
+                   {"training.micro_batch", text_value(fmt::to_string(batch), Location{})});
     try {
       static_cast<void>(build_training(decode_scenario(changed, environment)));
-      return std::nullopt;
-    } catch (const UserError&) {  // perhaps another one can be had
+      return true;
+    } catch (const UserError&) {
+      return false;
     }
-  }
-  return training.samples;
+  };
+  if (!can_be(2 * training.samples) && (training.samples == 1 || !can_be(1)))
+    return {training.samples};
+  std::vector<std::int64_t> doubling;
+  for (std::int64_t batch = 1; batch <= largest; batch *= 2)
+    doubling.push_back(batch);
+  return doubling;
 }
 
 std::size_t changes_of(const Recipe& recipe) {
@@ -270,7 +271,7 @@ Recipes find_recipes(const Value& document, const Environment& environment,
   }
   const recipe_detail::Search search(
       document, environment, measures,
-      recipe_detail::fixed_batch(document, environment, model.training), largest_micro_batch);
+      recipe_detail::micro_batches_of(document, environment, model.training, largest_micro_batch));
   std::vector<std::optional<Recipe>> found(combinations.size());
   for_each_parallel(combinations.size(), threads,
                     [&](std::size_t i) { found[i] = search.best_of(combinations[i]); });

@@ -365,7 +365,7 @@ TEST_SUITE("unit") {
     const PointResult bf16 = with("reduce_dtype: bf16, all_reduce_each: false");
     const PointResult fp32 = with("reduce_dtype: fp32, all_reduce_each: false");
     const PointResult each = with("reduce_dtype: bf16");
-    // What the replicas send has the type that is reduced.
+    // Replicas send their sums in the type of the reduction.
     const auto sent = [](const PointResult& point) {
       std::int64_t bytes = 0;
       for (const Communication& used : point.communication) {

@@ -18,8 +18,7 @@ bool PartitionPlanner::visit_scores(NodeId id, const std::vector<Layout>& inputs
 // The loss of such scores. One of log-probabilities that the model itself makes reads them whole.
 bool PartitionPlanner::visit_loss(NodeId id, const std::vector<Layout>& inputs) {
   const NodeId maker = sites_.maker[graph_.nodes[id].inputs[0]];
-  const bool of_scores = maker.valid() && result_.nodes[maker].treatment == Treatment::kScores;
-  if (!of_scores || !inputs[0] || !inputs[0]->classes) return false;
+  if (!maker.valid() || result_.nodes[maker].treatment != Treatment::kScores) return false;
   finish(id, Treatment::kVocabularyLoss, {.wanted = inputs, .made = {Layout()}});
   return true;
 }
