@@ -29,13 +29,29 @@ function(tidemark_own_code target)
   endif()
 endfunction()
 
-# The size at which joined sources (CMAKE_UNITY_BUILD) build fastest on two cores: most of a source's
-# time is its headers, and one piece must not be left over for one core. Each source has its helpers
-# in a namespace of its own, so that any of them can be joined (tests/components_test.cpp). Who
-# changes files one at a time waits less with -DCMAKE_UNITY_BUILD_BATCH_SIZE=4.
+# How many sources are joined to a piece (CMAKE_UNITY_BUILD). Each piece reads its headers, and makes
+# what their templates are used for, once: fewer pieces are less work, and need 2 to 3 GB each. Many
+# cores want enough pieces for all of them (TIDEMARK_LARGE_PIECES off). Each source has its helpers in
+# a namespace of its own, so that any of them can be joined (tests/components_test.cpp). Who changes
+# files one at a time waits less with -DCMAKE_UNITY_BUILD_BATCH_SIZE=4.
+option(TIDEMARK_LARGE_PIECES "Join as many sources as builds fastest on few cores" OFF)
+mark_as_advanced(TIDEMARK_LARGE_PIECES)
 function(tidemark_joins_sources target)
-  if(NOT DEFINED CMAKE_UNITY_BUILD_BATCH_SIZE)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 40)
+  if(DEFINED CMAKE_UNITY_BUILD_BATCH_SIZE)
+    return()
+  endif()
+  set(size 40)
+  if(TIDEMARK_LARGE_PIECES)
+    set(size 100)
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE ${size})
+endfunction()
+
+# Headers that most sources of a target include, read once for all of them. Joined sources read them
+# once anyway.
+function(tidemark_precompiles_headers target)
+  if(NOT CMAKE_UNITY_BUILD)
+    target_precompile_headers(${target} PRIVATE ${ARGN})
   endif()
 endfunction()
 

@@ -38,8 +38,4 @@ std::string npm_packages_path() {
   return TIDEMARK_NPM_PACKAGES;
 }
 
-std::string screenshots_path() {
-  return TIDEMARK_SCREENSHOTS;
-}
-
 }  // namespace tidemark::test

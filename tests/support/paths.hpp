@@ -21,7 +21,5 @@ namespace tidemark::test {
 [[nodiscard]] std::string example_rewrite_path();
 // The node_modules that the report is built with; absent without npm.
 [[nodiscard]] std::string npm_packages_path();
-// The folder in which the browser test leaves its pictures.
-[[nodiscard]] std::string screenshots_path();
 
 }  // namespace tidemark::test

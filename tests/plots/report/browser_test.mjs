@@ -1,5 +1,5 @@
 // Opens reports in a headless Chromium and uses them as a person would.
-//   browser_test.mjs NODE_MODULES CHROMIUM FOLDER SCREENSHOTS
+//   browser_test.mjs NODE_MODULES CHROMIUM FOLDER [SCREENSHOTS]
 // FOLDER holds one.html (a run that fits) and results.json of it, zero.html (one that waits for the
 // host's optimizer), eviction.html, compare.html (a sweep), budgets.html (of `compare`) and
 // results-budgets.json of it, many.html (many policies under one budget) and results-many.json of it,

@@ -286,9 +286,7 @@ async function addresses(checks, page) {
   const text = await page.locator('.tooltip').innerText();
   checks.check(
       /B$/m.test(text.split('\n')[0]) && !nonsense(text), 'the map names its blocks', text);
-  await panel(page, 'Where each block lies').screenshot({
-    path: `${checks.screenshots}/one-addresses.png`
-  });
+  await checks.shotOf(panel(page, 'Where each block lies'), 'one-addresses');
 }
 
 // Cells of the table of layers: {name, said, again, moved}.
