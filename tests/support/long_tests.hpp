@@ -1,4 +1,5 @@
-// What a test leaves out unless it is asked for: more rounds and larger inputs of the same property.
+// What a test leaves out unless it is asked for: more rounds and larger inputs of the same
+// property.
 #pragma once
 
 #include <cstdlib>
