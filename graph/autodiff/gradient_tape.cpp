@@ -25,6 +25,7 @@ GradientTape::GradientTape(const Graph& graph, const FrameworkRules& rules,
   training_.has_frames = rules.holds;
   training_.checkpoint_random_state = rules.checkpoint_random_state;
   training_.samples = graph.samples;
+  training_.fixes_samples = graph.fixes_samples;
   training_.tokens = graph.tokens;
   training_.parameters = graph.parameters;
   training_.tensors = graph.tensors.size();

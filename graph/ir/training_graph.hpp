@@ -94,6 +94,7 @@ struct TrainingGraph {
   bool has_frames = false;
   Bytes checkpoint_random_state;  // device bytes per checkpointed segment
   std::int64_t samples = 0;       // per micro-batch
+  bool fixes_samples = false;     // as in Graph
   std::int64_t tokens = 0;
   std::size_t tensors = 0;  // number of tensors of the forward graph
 

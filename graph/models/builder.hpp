@@ -140,6 +140,7 @@ class ModelBuilder {
   [[nodiscard]] const Shape& shape(TensorId id) const { return graph_.tensors[id].shape; }
   [[nodiscard]] DType dtype() const { return dtype_; }
   void set_samples(std::int64_t samples, std::int64_t tokens);
+  void fix_samples() { graph_.fixes_samples = true; }
   void set_output(TensorId logits) { graph_.logits = logits; }
   void add_other_output(TensorId output) { graph_.other_outputs.push_back(output); }
   void set_loss(TensorId loss) { graph_.loss = loss; }

@@ -20,6 +20,7 @@ GraphCopy::GraphCopy(const Graph& source)
   result_.layers = source.layers;
   result_.parameters = source.parameters;
   result_.samples = source.samples;
+  result_.fixes_samples = source.fixes_samples;
   result_.tokens = source.tokens;
   result_.blocks = source.blocks;
   for (const Node& node : source.nodes) {

@@ -279,6 +279,7 @@ PipelineChunk PipelineSplitter::build(int chunk, int first_block) {
   Graph& graph = result.graph;
   graph.name = source_.name;
   graph.samples = source_.samples;
+  graph.fixes_samples = source_.fixes_samples;
   graph.tokens = source_.tokens;
   copy_layers(chunk, first_block, graph);
   tensor_.assign(source_.tensors.size(), TensorId());

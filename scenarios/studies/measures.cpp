@@ -332,7 +332,7 @@ std::optional<Measure> Measures::sharding() const {
 
 std::vector<std::int64_t> Measures::smaller_micro_batches() const {
   std::vector<std::int64_t> sizes;
-  if (!trains_graph()) return sizes;
+  if (!trains_graph() || model_.training.fixes_samples) return sizes;
   const std::int64_t batch = scenario_.training.model.micro_batch;
   const std::int64_t samples = batch * scenario_.training.accumulate;
   for (std::int64_t size = 1; size < batch && size <= measures_detail::kLargestSearched; ++size) {

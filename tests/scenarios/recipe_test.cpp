@@ -7,6 +7,8 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "scenarios/read/scenario.hpp"
+#include "scenarios/studies/measures.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/paths.hpp"
@@ -56,6 +58,20 @@ TEST_SUITE("unit") {
       CHECK(recipe.micro_batch == 2);
       CHECK(recipe.point.samples == 2);
     }
+  }
+
+  TEST_CASE("a smaller micro-batch is a measure where the file leaves the batch open") {
+    const auto sizes = [](const std::string& more) {
+      const Value document =
+          parse_document(fmt::format("{{model: {{onnx: '{}'{}}}, hardware: a100-sxm-40gb}}",
+                                     test::source_path("scenarios/models/feed_forward.onnx"), more),
+                         "s.yaml");
+      const Scenario scenario = decode_scenario(document, environment());
+      const TrainedModel model = build_training(scenario);
+      return Measures(document, scenario, model).smaller_micro_batches();
+    };
+    CHECK(sizes("").empty());
+    CHECK(sizes(", batch_axis: 0}, training: {micro_batch: 4") == std::vector<std::int64_t>{1, 2});
   }
 
   TEST_CASE("a recipe's settings make its figures again") {

@@ -123,6 +123,7 @@ void OnnxLowering::add_input(const OnnxInput& input) {
   // Token ids are [batch, length].
   const bool tokens = !is_floating(dtype) && shape.rank() == 2;
   builder_.set_samples(batch_, tokens ? element_count(shape) : 0);
+  if (!onnx_.batch_axis) builder_.fix_samples();
 }
 
 void OnnxLowering::check_open_axes() {

@@ -4,8 +4,6 @@
 namespace tidemark {
 namespace onnx_loss_lowering {
 
-constexpr std::size_t kEither = OnnxMatch::kEither;
-
 // The exporter's own ones have an axis; a Python number has none.
 bool is_exported_one(OnnxLowering& l, OnnxValueId value) {
   const OnnxConstant* known = l.constant(value);
