@@ -111,18 +111,15 @@ void keep_inputs_of_blocks(Graph& graph) {
   IdVector<TensorId, char> is_made(graph.tensors.size(), 0);
   IdVector<TensorId, int> kept_for(graph.tensors.size(), kNoBlock);
   std::map<std::pair<int, int>, NodeId> last;  // last nodes by forward pass and block
-  const auto block_of = [&](const Node& node) {
-    return node.layer.valid() ? graph.layers[node.layer].block : kNoBlock;
-  };
   int pass = 0;
   for (NodeId id : ids_of(graph.nodes)) {
-    const int block = block_of(graph.nodes[id]);
+    const int block = graph.block_of(graph.nodes[id].layer);
     if (block != kNoBlock) last[{pass, block}] = id;
     pass += ends_pass(graph.nodes[id]) ? 1 : 0;
   }
   pass = 0;
   for (const Node& node : graph.nodes) {
-    const int block = block_of(node);
+    const int block = graph.block_of(node.layer);
     pass += ends_pass(node) ? 1 : 0;
     for (TensorId in : node.inputs) {
       if (!in.valid() || block == kNoBlock || is_made[in] == 0) continue;

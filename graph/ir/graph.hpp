@@ -88,6 +88,8 @@ struct Graph {
   }
   // Returns "h.3.attn: matmul" for messages.
   [[nodiscard]] std::string describe(NodeId node) const;
+  // Returns the repeated block that a layer lies in, kNoBlock for none.
+  [[nodiscard]] int block_of(LayerId id) const { return id.valid() ? layers[id].block : kNoBlock; }
 
  private:
   TensorId add_root(std::string root_name, Shape shape, DType dtype, LayerId layer, Role role);

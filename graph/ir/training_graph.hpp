@@ -123,6 +123,9 @@ struct TrainingGraph {
   [[nodiscard]] std::string_view layer_name(LayerId id) const {
     return id.valid() ? std::string_view(layers[id].name) : std::string_view();
   }
+  // Returns the repeated block that a layer lies in, kNoBlock for none.
+  [[nodiscard]] int block_of(LayerId id) const { return id.valid() ? layers[id].block : kNoBlock; }
+  [[nodiscard]] int block_of(OperatorId id) const { return block_of(operators[id].layer); }
   // Returns "h.3.attn: linear.weight_gradient".
   [[nodiscard]] std::string describe(OperatorId id) const;
   // Sums the floating-point operations of the operators listed.

@@ -27,7 +27,7 @@ IdVector<NodeId, int> chunks_of_nodes(const Graph& graph, std::span<const int> b
   int current = 0;
   for (const NodeId id : ids_of(graph.nodes)) {
     const LayerId layer = graph.nodes[id].layer;
-    const int block = layer.valid() ? graph.layers[layer].block : kNoBlock;
+    const int block = graph.block_of(layer);
     if (block != kNoBlock) {
       current = std::max(current, chunk_of_block[static_cast<std::size_t>(block)]);
       last_in_block = id;
@@ -160,7 +160,7 @@ std::vector<char> PipelineSplitter::nodes_of(int chunk) const {
 bool PipelineSplitter::holds_unread(ParameterId id, int chunk) const {
   const Parameter& parameter = source_.parameters[id];
   if (origin_[parameter.tensor].last_reader != kNobody) return false;
-  const int block = parameter.layer.valid() ? source_.layers[parameter.layer].block : kNoBlock;
+  const int block = source_.block_of(parameter.layer);
   int first = 0;
   for (int c = 0; c < chunk; ++c)
     first += blocks_by_chunk_[static_cast<std::size_t>(c)];

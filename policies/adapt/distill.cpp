@@ -22,7 +22,7 @@ std::vector<TensorId> block_results(const Graph& graph, int blocks) {
   IdVector<TensorId, int> made_in;
   made_in.assign(graph.tensors.size(), kNoBlock);
   for (const Node& node : graph.nodes) {
-    const int block = node.layer.valid() ? graph.layers[node.layer].block : kNoBlock;
+    const int block = graph.block_of(node.layer);
     for (TensorId in : node.inputs) {
       if (!in.valid() || made_in[in] == kNoBlock || made_in[in] == block) continue;
       TensorId& result = results.at(static_cast<std::size_t>(made_in[in]));

@@ -58,10 +58,7 @@ struct PolicyContext {
   PlanCache* plans = nullptr;
 
   [[nodiscard]] const Operator& op_at(Position p) const { return graph.operators[order.at[p].op]; }
-  [[nodiscard]] int block_at(Position p) const {
-    const LayerId layer = op_at(p).layer;
-    return layer.valid() ? graph.layers[layer].block : kNoBlock;
-  }
+  [[nodiscard]] int block_at(Position p) const { return graph.block_of(order.at[p].op); }
 };
 
 // Decides where a value is during a gap.

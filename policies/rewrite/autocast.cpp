@@ -194,7 +194,7 @@ Graph autocast_blocks(const Graph& graph, const std::vector<char>& chosen, DType
   autocast_detail::AutocastNodes casts(low, true, rules);
   Graph result = rewrite_graph(graph, [&](GraphCopy& copy, NodeId id) {
     const LayerId layer = graph.nodes[id].layer;
-    const int block = layer.valid() ? graph.layers[layer].block : kNoBlock;
+    const int block = graph.block_of(layer);
     const auto index = static_cast<std::size_t>(block);
     if (block != kNoBlock && index < chosen.size() && chosen[index] != 0) {
       casts.rewrite(copy, id);

@@ -86,7 +86,7 @@ Fp8Recipe decode_fp8(const Decoder& training) {
 Graph fp8_blocks(const Graph& graph, const std::vector<char>& chosen) {
   return rewrite_graph(graph, [&](GraphCopy& copy, NodeId id) {
     const LayerId layer = graph.nodes[id].layer;
-    const int block = layer.valid() ? graph.layers[layer].block : kNoBlock;
+    const int block = graph.block_of(layer);
     const auto index = static_cast<std::size_t>(block);
     const bool lowered = block != kNoBlock && index < chosen.size() && chosen[index] != 0;
     if (lowered && fp8_detail::is_replaced(graph, id)) {

@@ -83,6 +83,35 @@ IdVector<Position, Position> gather_places(const PolicyContext& context, Backwar
   return places;
 }
 
+// Returns the positions that made what each gathered storage holds, in their order.
+IdVector<InstanceId, std::vector<Position>> makers_of_gathered(const PolicyContext& context,
+                                                               const Instances& instances) {
+  IdVector<InstanceId, std::vector<Position>> made(instances.size());
+  for (const Position p : ids_of(context.order.at)) {
+    const Occurrence& occurrence = context.order.at[p];
+    for (const Touch& touch : context.graph.touches_of(occurrence.op)) {
+      if (touch.access != Access::kCreate) continue;
+      if (!is_gathered(context.graph.storages[touch.storage])) continue;
+      made[instances.of(touch.storage, occurrence.instance)].push_back(p);
+    }
+  }
+  return made;
+}
+
+// Returns the gaps between the release of what was gathered and its next use.
+std::vector<GapId> gaps_of_released(const PolicyContext& context) {
+  std::vector<GapId> released;
+  for (const GapId id : ids_of(context.live.gaps)) {
+    const Gap& gap = context.live.gaps[id];
+    if (!gap.open() || !is_gathered(context.graph.storages[gap.storage])) continue;
+    if (context.op_at(gap.from).part == OperatorPart::kRelease &&
+        context.op_at(gap.to).part == OperatorPart::kUseGathered) {
+      released.push_back(id);
+    }
+  }
+  return released;
+}
+
 }  // namespace
 }  // namespace gathered_detail
 
@@ -90,17 +119,9 @@ void plan_gathers(const PolicyContext& context, BackwardPrefetch prefetch, Resid
                   std::optional<std::int64_t> most_live) {
   const IdVector<Position, Position> places =
       gathered_detail::gather_places(context, prefetch, most_live);
-  // The position that made what each gathered storage holds.
   const Instances instances(context.graph, context.order);
-  IdVector<InstanceId, std::vector<Position>> made(instances.size());
-  for (const Position p : ids_of(context.order.at)) {
-    const Occurrence& occurrence = context.order.at[p];
-    for (const Touch& touch : context.graph.touches_of(occurrence.op)) {
-      if (touch.access != Access::kCreate) continue;
-      if (!gathered_detail::is_gathered(context.graph.storages[touch.storage])) continue;
-      made[instances.of(touch.storage, occurrence.instance)].push_back(p);
-    }
-  }
+  const IdVector<InstanceId, std::vector<Position>> made =
+      gathered_detail::makers_of_gathered(context, instances);
   std::map<Position, GroupId> groups;  // by the position that is repeated
   const auto regather = [&](GapId id, bool collectives) {
     const Gap& gap = context.live.gaps[id];
@@ -115,18 +136,10 @@ void plan_gathers(const PolicyContext& context, BackwardPrefetch prefetch, Resid
     plan.decide(id, Recompute{.group = group->second,
                               .issue_at = communicates ? places[gap.to] : Position()});
   };
-  std::vector<GapId> given_up;
-  for (const GapId id : ids_of(context.live.gaps)) {
-    const Gap& gap = context.live.gaps[id];
-    if (!gap.open() || !gathered_detail::is_gathered(context.graph.storages[gap.storage])) continue;
-    if (context.op_at(gap.from).part == OperatorPart::kRelease &&
-        context.op_at(gap.to).part == OperatorPart::kUseGathered) {
-      given_up.push_back(id);
-    }
-  }
+  const std::vector<GapId> released = gathered_detail::gaps_of_released(context);
   // A copy out of a gather comes behind the gather if both are issued before the same operator.
   for (const bool collectives : {true, false}) {
-    for (const GapId id : given_up)
+    for (const GapId id : released)
       regather(id, collectives);
   }
 }

@@ -140,8 +140,7 @@ void Builder::find_visitors() {
   LayerId layer;
   for (const OperatorId id : ops_) {
     const Operator& op = graph_.operators[id];
-    const auto block = [&](LayerId l) { return l.valid() ? graph_.layers[l].block : kNoBlock; };
-    const bool same = !run_of.empty() && block(op.layer) == block(layer) &&
+    const bool same = !run_of.empty() && graph_.block_of(op.layer) == graph_.block_of(layer) &&
                       op.phase == graph_.operators[ops_[run_of.size() - 1]].phase;
     if (!same) touched.emplace_back();
     layer = op.layer;
@@ -279,7 +278,7 @@ void Builder::make_nodes() {
     const CostNodeId id = result_.graph.nodes.push_back(
         {.name = graph_.describe(ops_[group]),
          .kind = op.phase == Phase::kForward ? Phase::kForward : Phase::kBackward,
-         .block = op.layer.valid() ? graph_.layers[op.layer].block : kNoBlock});
+         .block = graph_.block_of(op.layer)});
     std::vector<OperatorId> run;
     for (const StepIndex at : members[group]) {
       node_of_[at] = id;

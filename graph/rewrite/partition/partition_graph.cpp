@@ -73,7 +73,7 @@ class Divided {
 TensorId Divided::converted(TensorId of_source, const Layout& wanted, bool sums,
                             const Node& reader) {
   if (partition_.tensors[of_source] == wanted && !sums) return copy_.at(of_source);
-  const std::tuple key{of_source, wanted ? wanted->axis : -1, sums, block_of(source_, reader)};
+  const std::tuple key{of_source, wanted ? wanted->axis : -1, sums, source_.block_of(reader.layer)};
   const auto known = known_.find(key);
   if (known != known_.end()) return known->second;
   const TensorId result = convert(of_source, wanted, sums, reader.layer);

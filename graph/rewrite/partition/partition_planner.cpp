@@ -121,7 +121,7 @@ std::vector<Layout> PartitionPlanner::inputs_of(NodeId id) {
 
 // A sum of embeddings, before the first block.
 bool PartitionPlanner::joins_outside(const Node& node) const {
-  return node.family->name == "add" && block_of(graph_, node) == kNoBlock;
+  return node.family->name == "add" && graph_.block_of(node.layer) == kNoBlock;
 }
 
 // Whether a whole tensor is cut by tokens here: the stream of tokens before it enters the blocks.
@@ -130,8 +130,8 @@ bool PartitionPlanner::enters_sequence(const Node& node, TensorId input) const {
     return false;
   if (joins_[input] != 0) return !joins_outside(node);
   const NodeId maker = sites_.maker[input];
-  return maker.valid() && block_of(graph_, node) != kNoBlock &&
-         block_of(graph_, graph_.nodes[maker]) == kNoBlock &&
+  return maker.valid() && graph_.block_of(node.layer) != kNoBlock &&
+         graph_.block_of(graph_.nodes[maker].layer) == kNoBlock &&
          graph_.storages[graph_.tensors[input].storage].role == Role::kTemporary;
 }
 

@@ -21,9 +21,4 @@ struct PartitionSites {
 
 [[nodiscard]] PartitionSites find_sites(const Graph& graph);
 
-// Returns the block of a node, kNoBlock outside of blocks.
-[[nodiscard]] inline int block_of(const Graph& graph, const Node& node) {
-  return node.layer.valid() ? graph.layers[node.layer].block : kNoBlock;
-}
-
 }  // namespace tidemark
