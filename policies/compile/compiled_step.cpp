@@ -13,9 +13,9 @@ namespace {
 // Puts the operators that compute values again before their first reader in backward.
 class Recomputation {
  public:
-  explicit Recomputation(TrainingGraph& graph)
+  Recomputation(TrainingGraph& graph, CompileScope scope)
       : graph_(graph),
-        again_(recomputed_values(graph)),
+        again_(recomputed_values(graph, scope)),
         maker_(graph.storages.size()),
         copy_(graph.storages.size()) {}
   void run();
@@ -88,8 +88,9 @@ void Recomputation::run() {
 }  // namespace compiled_step_detail
 
 void CompiledStep::apply(TrainingGraph& graph, const RewriteContext& /*context*/) const {
-  if (!graph.part(PartKind::kBackward).empty()) compiled_step_detail::Recomputation(graph).run();
-  fuse_operators(graph);
+  if (!graph.part(PartKind::kBackward).empty())
+    compiled_step_detail::Recomputation(graph, scope_).run();
+  fuse_operators(graph, scope_);
 }
 
 }  // namespace tidemark

@@ -1,8 +1,10 @@
-// training.compile: torch.compile of the model and its loss with the Inductor backend.
+// training.compile: torch.compile with the Inductor backend, of the model and its loss or of each
+// block.
 #pragma once
 
 #include <string_view>
 
+#include "policies/compile/partition.hpp"
 #include "policies/plan/rewrite.hpp"
 
 namespace tidemark {
@@ -12,9 +14,13 @@ namespace tidemark {
 // kernels are not modelled: kernels keep the order of the eager step.
 class CompiledStep final : public TrainingRewrite {
  public:
+  explicit CompiledStep(CompileScope scope) : scope_(scope) {}
   [[nodiscard]] std::string_view name() const override { return "compile"; }
   [[nodiscard]] TrainingStage stage() const override { return TrainingStage::kCompile; }
   void apply(TrainingGraph& graph, const RewriteContext& context) const override;
+
+ private:
+  CompileScope scope_;
 };
 
 }  // namespace tidemark

@@ -8,16 +8,17 @@
 
 #include <fmt/format.h>
 
-#include "policies/compile/partition.hpp"
-
 namespace tidemark {
 namespace fuse_detail {
 namespace {
 
 class Fusion {
  public:
-  explicit Fusion(TrainingGraph& graph)
-      : graph_(graph), inside_(graph.storages.size(), 0), became_(graph.operators.size()) {}
+  Fusion(TrainingGraph& graph, CompileScope scope)
+      : graph_(graph),
+        scope_(scope),
+        inside_(graph.storages.size(), 0),
+        became_(graph.operators.size()) {}
   void run();
 
  private:
@@ -25,12 +26,9 @@ class Fusion {
   void fuse(PartKind kind, std::uint16_t chunk);
   void join(const std::vector<OperatorId>& run);
   void follow_holds();
-  [[nodiscard]] int block_of(OperatorId id) const {
-    const LayerId layer = graph_.operators[id].layer;
-    return layer.valid() ? graph_.layers[layer].block : kNoBlock;
-  }
 
   TrainingGraph& graph_;
+  const CompileScope scope_;
   IdVector<StorageId, std::size_t> uses_;    // operators that touch the storage in any part
   IdVector<StorageId, char> inside_;         // storages that need no memory any more
   IdVector<OperatorId, OperatorId> became_;  // the kernel that an operator is a part of
@@ -99,8 +97,8 @@ void Fusion::fuse(PartKind kind, std::uint16_t chunk) {
     run.clear();
   };
   for (const OperatorId op : graph_.part(kind, chunk)) {
-    const bool joins = is_fusible(graph_, op);
-    if (!run.empty() && (!joins || block_of(op) != block_of(run.back()))) close();
+    const bool joins = is_fusible(graph_, op, scope_);
+    if (!run.empty() && (!joins || graph_.block_of(op) != graph_.block_of(run.back()))) close();
     if (joins) {
       run.push_back(op);
     } else {
@@ -115,9 +113,10 @@ void Fusion::fuse(PartKind kind, std::uint16_t chunk) {
 // its last reader, but for the outputs that the caller has.
 void Fusion::follow_holds() {
   std::erase_if(graph_.holds, [&](const Hold& hold) {
-    if (inside_[hold.storage] != 0 || hold.kind == HoldKind::kSaved) return true;
+    if (inside_[hold.storage] != 0) return true;
+    if (hold.kind == HoldKind::kSaved && is_compiled(graph_, hold.until, scope_)) return true;
     const bool in_forward = graph_.operators[hold.until].phase == Phase::kForward;
-    return in_forward && hold.since.valid() && block_of(hold.since) != kNoBlock;
+    return in_forward && hold.since.valid() && graph_.block_of(hold.since) != kNoBlock;
   });
   const auto follow = [&](OperatorId& id) {
     if (id.valid() && became_[id].valid()) id = became_[id];
@@ -141,8 +140,8 @@ void Fusion::run() {
 }  // namespace
 }  // namespace fuse_detail
 
-void fuse_operators(TrainingGraph& graph) {
-  fuse_detail::Fusion(graph).run();
+void fuse_operators(TrainingGraph& graph, CompileScope scope) {
+  fuse_detail::Fusion(graph, scope).run();
 }
 
 }  // namespace tidemark

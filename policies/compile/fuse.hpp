@@ -2,6 +2,7 @@
 #pragma once
 
 #include "graph/ir/training_graph.hpp"
+#include "policies/compile/partition.hpp"
 
 namespace tidemark {
 
@@ -9,6 +10,6 @@ namespace tidemark {
 // reads what the run reads and writes what others read; values that only the run touches need no
 // memory. A run stays within one block, so that blocks can still be recomputed one by one. Holds
 // follow: a compiled function has no variables and frees a tensor behind its last reader.
-void fuse_operators(TrainingGraph& graph);
+void fuse_operators(TrainingGraph& graph, CompileScope scope);
 
 }  // namespace tidemark

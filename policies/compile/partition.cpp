@@ -26,8 +26,11 @@ struct Value {
 
 class Partition {
  public:
-  explicit Partition(const TrainingGraph& graph)
-      : graph_(graph), values_(graph.storages.size()), recomputed_(graph.storages.size(), 0) {}
+  Partition(const TrainingGraph& graph, CompileScope scope)
+      : graph_(graph),
+        scope_(scope),
+        values_(graph.storages.size()),
+        recomputed_(graph.storages.size(), 0) {}
   [[nodiscard]] IdVector<StorageId, char> run();
 
  private:
@@ -42,6 +45,7 @@ class Partition {
   [[nodiscard]] bool is_value(StorageId id) const { return values_[id].maker.valid(); }
 
   const TrainingGraph& graph_;
+  const CompileScope scope_;
   IdVector<StorageId, Value> values_;
   IdVector<StorageId, char> recomputed_;
 };
@@ -62,13 +66,19 @@ void Partition::find_makers() {
 
 void Partition::find_readers() {
   for (const OperatorId op : graph_.part(PartKind::kForward)) {
-    if (is_fusible(graph_, op)) continue;
+    const bool fusible = is_fusible(graph_, op, scope_);
     for (const Touch& touch : graph_.touches_of(op)) {
-      if (touch.access != Access::kCreate) values_[touch.storage].materialised = true;
+      if (touch.access == Access::kCreate) continue;
+      Value& value = values_[touch.storage];
+      // The result of one compiled function is memory that the next one reads.
+      const bool goes_out = scope_ == CompileScope::kBlocks && is_value(touch.storage) &&
+                            graph_.block_of(op) != graph_.block_of(value.maker);
+      value.materialised |= !fusible || goes_out;
+      value.banned |= goes_out;
     }
   }
   for (const OperatorId op : graph_.part(PartKind::kBackward)) {
-    const bool fusible = is_fusible(graph_, op);
+    const bool fusible = is_fusible(graph_, op, scope_);
     for (const Touch& touch : graph_.touches_of(op)) {
       if (!is_value(touch.storage)) continue;
       Value& value = values_[touch.storage];
@@ -96,7 +106,7 @@ void Partition::find_distances() {
 
 void Partition::ban() {
   for (const OperatorId op : graph_.part(PartKind::kForward)) {
-    bool repeats = is_fusible(graph_, op);
+    bool repeats = is_fusible(graph_, op, scope_);
     Bytes read;
     for (const Touch& touch : graph_.touches_of(op)) {
       repeats &= touch.access == Access::kRead || touch.access == Access::kCreate;
@@ -172,7 +182,12 @@ IdVector<StorageId, char> Partition::run() {
 }  // namespace
 }  // namespace partition_detail
 
-bool is_fusible(const TrainingGraph& graph, OperatorId id) {
+bool is_compiled(const TrainingGraph& graph, OperatorId id, CompileScope scope) {
+  return scope == CompileScope::kModel || graph.block_of(id) != kNoBlock;
+}
+
+bool is_fusible(const TrainingGraph& graph, OperatorId id, CompileScope scope) {
+  if (!is_compiled(graph, id, scope)) return false;
   const Operator& op = graph.operators[id];
   if (op.executor != Executor::kDevice || op.blocks_host) return false;
   // Accumulation changes the gradient that backward starts from, and copies into .grad.
@@ -208,8 +223,8 @@ bool is_fusible(const TrainingGraph& graph, OperatorId id) {
   return false;
 }
 
-IdVector<StorageId, char> recomputed_values(const TrainingGraph& graph) {
-  return partition_detail::Partition(graph).run();
+IdVector<StorageId, char> recomputed_values(const TrainingGraph& graph, CompileScope scope) {
+  return partition_detail::Partition(graph, scope).run();
 }
 
 }  // namespace tidemark

@@ -16,11 +16,20 @@
 
 namespace tidemark {
 
+// What torch.compile is called with: the model with its loss, or each repeated block by itself
+// (regional compilation, https://docs.pytorch.org/tutorials/recipes/regional_compilation.html). The
+// rest then runs eagerly, and what one block hands to the next is in memory.
+enum class CompileScope { kModel, kBlocks };
+
+// Whether the operator is in what is compiled.
+[[nodiscard]] bool is_compiled(const TrainingGraph& graph, OperatorId id, CompileScope scope);
+
 // Whether Inductor makes the operator a part of a larger kernel: elementwise work, normalisations,
 // softmaxes and reductions that change no memory that lasts.
-[[nodiscard]] bool is_fusible(const TrainingGraph& graph, OperatorId id);
+[[nodiscard]] bool is_fusible(const TrainingGraph& graph, OperatorId id, CompileScope scope);
 
 // Returns for each storage whether backward computes its content again.
-[[nodiscard]] IdVector<StorageId, char> recomputed_values(const TrainingGraph& graph);
+[[nodiscard]] IdVector<StorageId, char> recomputed_values(const TrainingGraph& graph,
+                                                          CompileScope scope);
 
 }  // namespace tidemark

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kDefaultFramework = "torch-2.4-cuda";
 constexpr std::array<std::string_view, 2> kAttentions{"math", "flash"};
-constexpr std::array<std::string_view, 2> kCompilers{"none", "inductor"};
+constexpr std::array<std::string_view, 3> kCompilers{"none", "inductor", "regional"};
 constexpr std::array<std::string_view, 2> kHosts{"eager", "cuda_graphs"};
 constexpr std::array<std::string_view, 2> kMemoryFormats{"contiguous", "channels_last"};
 // Losses of the model, and Megatron's cross-entropy, which computes in place.
@@ -61,13 +61,15 @@ AttentionKind decode_attention(const Decoder& training, const FrameworkRules& fr
   return AttentionKind::kFlash;
 }
 
-bool decode_compile(const Decoder& training, const FrameworkRules& framework) {
-  if (training.optional_word("compile", kCompilers, "none") == "none") return false;
+std::optional<CompileScope> decode_compile(const Decoder& training,
+                                           const FrameworkRules& framework) {
+  const std::string compiler = training.optional_word("compile", kCompilers, "none");
+  if (compiler == "none") return std::nullopt;
   if (!framework.has_compiler) {
     training.fail_at("compile", fmt::format("{} has no torch.compile, which came with PyTorch 2.0",
                                             framework.name));
   }
-  return true;
+  return compiler == "regional" ? CompileScope::kBlocks : CompileScope::kModel;
 }
 
 HostClock decode_host(const Decoder& training, const FrameworkRules& framework) {

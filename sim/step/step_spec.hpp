@@ -15,6 +15,7 @@
 #include "graph/operators/framework.hpp"
 #include "hwprofiles/device_profile.hpp"
 #include "hwprofiles/mesh.hpp"
+#include "policies/compile/partition.hpp"
 #include "policies/data/loader.hpp"
 #include "policies/plan/entry.hpp"
 #include "policies/plan/rewrite_context.hpp"
@@ -59,7 +60,7 @@ struct TrainingOptions {
   bool hold_output = false;
   bool autocast_cache = true;
   Fp8Recipe fp8 = Fp8Recipe::kDelayed;  // with fp8_mixed
-  bool compile = false;                 // torch.compile
+  std::optional<CompileScope> compile;  // torch.compile
   bool channels_last = false;           // memory_format of the model and its images
   HostClock host = HostClock::kEager;
   std::optional<LoaderSpec> loader;  // absent: data is always there

@@ -45,7 +45,7 @@ void rewrite_training(const StepSpec& spec, RewriteScope scope, TrainingGraph& g
   const Accumulate accumulate(static_cast<int>(training.accumulate), training.zero_grad);
   const Optimizer optimizer(training.optimizer, precision, *training.framework);
   const Tf32 tf32;
-  const CompiledStep compiled;
+  const CompiledStep compiled(training.compile.value_or(CompileScope::kModel));
   if (training.compile) rewrites.push_back(&compiled);
   const Loader loader(training.loader.value_or(LoaderSpec{}));
   if (training.loader) rewrites.push_back(&loader);

@@ -157,7 +157,7 @@ TEST_SUITE("property") {
       const RandomStep step(seed);
       const Oracle oracle(step);
       TrainingGraph compiled = step.graph;
-      CompiledStep().apply(compiled, {});
+      CompiledStep(CompileScope::kModel).apply(compiled, {});
       check_invariants(compiled);
       CHECK(oracle.weigh(oracle.kept_by(compiled)) == doctest::Approx(oracle.least()));
     }
@@ -167,7 +167,7 @@ TEST_SUITE("property") {
     for (std::uint32_t seed = 0; seed < 100; ++seed) {
       const RandomStep step(seed);
       TrainingGraph fused = step.graph;
-      fuse_operators(fused);
+      fuse_operators(fused, CompileScope::kModel);
       check_invariants(fused);
       for (const PartKind kind : {PartKind::kForward, PartKind::kBackward})
         CHECK(fused.part(kind).size() <= step.graph.part(kind).size());
@@ -212,6 +212,36 @@ TEST_SUITE("unit") {
     const std::int64_t values = 2 * (8 * kWidth + 3 * kHidden);
     const std::int64_t block = kTokens * (values + 2 * 4 + kHeads * 4) + 16;
     CHECK(saved(3) - saved(2) == block);
+  }
+
+  TEST_CASE("where each block is compiled, the loss runs eagerly and blocks keep the same") {
+    const auto llama = [](int layers, const std::string& compile) {
+      return run(fmt::format("{{preset: llama-3.2-1b, layers: {}}}", layers),
+                 "training: {precision: bf16, sequence: 512, compile: " + compile + "}");
+    };
+    const PointResult eager = llama(2, "none");
+    const PointResult regional = llama(2, "regional");
+    const PointResult whole = llama(2, "inductor");
+    // A block keeps the same, whichever way it is compiled.
+    CHECK(llama(3, "regional").saved_activations.count - regional.saved_activations.count ==
+          llama(3, "inductor").saved_activations.count - whole.saved_activations.count);
+    // The log-probabilities of an eager loss are saved in fp32.
+    constexpr std::int64_t kLogProbabilities = std::int64_t{512} * 128'256 * 4;
+    CHECK(regional.saved_activations.count - whole.saved_activations.count >=
+          kLogProbabilities / 2);
+    CHECK(regional.saved_activations < eager.saved_activations);
+    CHECK(whole.run.live.bytes <= regional.run.live.bytes);
+    CHECK(regional.run.live.bytes <= eager.run.live.bytes);
+    CHECK(whole.run.step < regional.run.step);
+    CHECK(regional.run.step < eager.run.step);
+  }
+
+  TEST_CASE("a model without repeated blocks has nothing to compile block by block") {
+    const std::string rest = "training: {precision: bf16_autocast, compile: ";
+    const PointResult eager = run("resnet18", rest + "none}");
+    const PointResult regional = run("resnet18", rest + "regional}");
+    CHECK(regional.run.live.bytes == eager.run.live.bytes);
+    CHECK(regional.run.step == eager.run.step);
   }
 
   TEST_CASE("PyTorch before 2.0 does not compile") {
