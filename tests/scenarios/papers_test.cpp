@@ -10,6 +10,7 @@
 #include "scenarios/studies/compare.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 #include "tests/scenarios/scenario_files.hpp"
+#include "tests/support/long_tests.hpp"
 #include "tests/support/paths.hpp"
 
 namespace tidemark::papers_test {
@@ -66,6 +67,55 @@ TEST_SUITE("paper") {
       const double gib = static_cast<double>(points[i].saved_activations.count) / (1 << 30);
       CHECK(gib >= kPublished.at(i));
       CHECK(gib <= 1.01 * kPublished.at(i) + 0.25);  // embedding, norms and the loss
+    }
+  }
+
+  TEST_CASE("activations of pipelines of 35 and 64 stages are those of Korthikanti et al.") {
+    if (!test::runs_long_tests()) {
+      MESSAGE("skipped: takes 15 s; set TIDEMARK_LONG_TESTS=1");
+      return;
+    }
+    struct Published {
+      const char* scenario;
+      double all;        // GiB of the first stage
+      double selective;  // with sequence parallelism and selective recomputation
+    };
+    for (const Published& published : {Published{"korthikanti_530b", 114.023, 23.076},
+                                       Published{"korthikanti_1t", 131.25, 26.5625}}) {
+      CAPTURE(published.scenario);
+      const std::vector<PointResult> points = simulate_points(
+          paper(published.scenario), environment(), 2, {.smallest_capacity = false});
+      REQUIRE(points.size() == 2);
+      for (const std::size_t i : {0U, 1U}) {
+        REQUIRE_FALSE(points[i].stages.empty());
+        const auto& peak = points[i].stages.front().point.peak.by_role;
+        const auto bytes = [&](Role role) { return peak[static_cast<std::size_t>(role)].count; };
+        // What a chunk receives is kept as a received buffer, not as a saved activation.
+        const double least = static_cast<double>(bytes(Role::kSavedActivation)) / (1 << 30);
+        const double most = least + static_cast<double>(bytes(Role::kCommunication)) / (1 << 30);
+        const double formula = i == 0 ? published.all : published.selective;
+        CHECK(least <= 1.03 * formula);
+        CHECK(most >= formula);
+      }
+    }
+  }
+
+  TEST_CASE("states of t5-3b under ZeRO are those of DeepSpeed's estimators, bucket aside") {
+    // P = 2,851,598,336 parameters on N = 8 ranks: 2P + 16P/N and 2P; 16P/N, 2P/N and nothing. The
+    // estimators' 18P/N has gradients in fp32, and ZeRO 3's 4L is what it gathers during the step.
+    constexpr std::int64_t kParameters = 2'851'598'336;
+    constexpr std::array kStates{2 * kParameters + 14 * kParameters / 8, 2 * kParameters,
+                                 16 * kParameters / 8, 2 * kParameters / 8, std::int64_t{0}};
+    constexpr std::int64_t kBucket = 2 * 500'000'000;  // ZeRO 3 keeps it between steps
+    const std::vector<PointResult> points = simulate_points(
+        paper("deepspeed_estimator"), environment(), 2, {.smallest_capacity = false});
+    REQUIRE(points.size() == kStates.size());
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      CAPTURE(i);
+      CHECK(points[i].parameter_count == kParameters);
+      const std::int64_t expected = kStates[i] + (i < 2 ? 0 : kBucket);
+      const std::int64_t between = points[i].run.between_steps.count;
+      CHECK(std::abs(between - expected) <= kParameters / 100);  // small parameters stay whole
     }
   }
 
