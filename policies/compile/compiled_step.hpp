@@ -11,7 +11,9 @@ namespace tidemark {
 
 // Saves what a minimum cut chooses (partition.hpp), computes the other values again in backward,
 // and fuses kernels (fuse.hpp). Autotuning, CUDA graphs and the order that Inductor gives to
-// kernels are not modelled: kernels keep the order of the eager step.
+// kernels are not modelled: kernels keep the order of the eager step. Of blocks that are compiled
+// one by one autograd may hold the gradient that enters a block until the block's backward returns;
+// here it goes behind its last reader.
 class CompiledStep final : public TrainingRewrite {
  public:
   explicit CompiledStep(CompileScope scope) : scope_(scope) {}

@@ -116,7 +116,10 @@ void Fusion::follow_holds() {
     if (inside_[hold.storage] != 0) return true;
     if (hold.kind == HoldKind::kSaved && is_compiled(graph_, hold.until, scope_)) return true;
     const bool in_forward = graph_.operators[hold.until].phase == Phase::kForward;
-    return in_forward && hold.since.valid() && graph_.block_of(hold.since) != kNoBlock;
+    if (!in_forward || !hold.since.valid() || graph_.block_of(hold.since) == kNoBlock) return false;
+    // Between blocks that are compiled one by one the model's own code runs.
+    return scope_ == CompileScope::kModel ||
+           graph_.block_of(hold.since) == graph_.block_of(hold.until);
   });
   const auto follow = [&](OperatorId& id) {
     if (id.valid() && became_[id].valid()) id = became_[id];

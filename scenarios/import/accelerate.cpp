@@ -361,13 +361,16 @@ void import_accelerate(Settings& settings, ScenarioDraft& draft) {
   if (settings.has("dynamo_config")) {
     Settings dynamo = settings.group("dynamo_config");
     const auto backend = dynamo.word("dynamo_backend");
-    const bool regional = dynamo.flag("use_regional_compilation").value_or(false);
+    constexpr std::string_view kRegional = "dynamo_use_regional_compilation";
+    const bool regional = dynamo.flag(kRegional).value_or(false);
     if (backend == "inductor") {
       const std::string scope = regional ? "regional" : "inductor";
       draft.set_training("compile", scalar_at(scope, dynamo, "dynamo_backend"));
       dynamo.becomes("dynamo_backend", "training.compile: " + scope);
+      dynamo.becomes(kRegional, "training.compile: " + scope);
     } else if (backend == "no") {
       dynamo.without_effect("dynamo_backend", "off");
+      dynamo.without_effect(kRegional, "dynamo_backend is NO");
     }
     dynamo.finish();
   }

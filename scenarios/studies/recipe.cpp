@@ -174,8 +174,21 @@ class Search {
 };
 
 // Returns 1, 2, 4, ... `largest`, or the one micro-batch that the file of a graph fixes.
-std::vector<std::int64_t> micro_batches_of(const TrainingGraph& training, std::int64_t largest) {
-  if (training.fixes_samples) return {training.samples};
+std::vector<std::int64_t> micro_batches_of(const Value& document, const Environment& environment,
+                                           const TrainingGraph& training, std::int64_t largest) {
+  const auto can_be = [&](std::int64_t batch) {
+    Value changed = document;
+    apply_override(changed,
+                   {"training.micro_batch", text_value(fmt::to_string(batch), Location{})});
+    try {
+      static_cast<void>(build_training(decode_scenario(changed, environment)));
+      return true;
+    } catch (const UserError&) {
+      return false;
+    }
+  };
+  // A graph whose shapes depend on its own batch does not say so.
+  if (training.fixes_samples || !can_be(1)) return {training.samples};
   std::vector<std::int64_t> doubling;
   for (std::int64_t batch = 1; batch <= largest; batch *= 2)
     doubling.push_back(batch);
@@ -258,7 +271,7 @@ Recipes find_recipes(const Value& document, const Environment& environment,
   }
   const recipe_detail::Search search(
       document, environment, measures,
-      recipe_detail::micro_batches_of(model.training, largest_micro_batch));
+      recipe_detail::micro_batches_of(document, environment, model.training, largest_micro_batch));
   std::vector<std::optional<Recipe>> found(combinations.size());
   for_each_parallel(combinations.size(), threads,
                     [&](std::size_t i) { found[i] = search.best_of(combinations[i]); });

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -14,6 +15,7 @@
 #include "scenarios/studies/compare_document.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 #include "tests/scenarios/scenario_files.hpp"
+#include "tests/support/long_tests.hpp"
 #include "tests/support/paths.hpp"
 
 namespace tidemark::scenarios_compare_test {
@@ -178,7 +180,7 @@ TEST_SUITE("unit") {
     for (const std::string_view model :
          {"{preset: gpt, layers: 3, width: 128, heads: 2, vocab: 512}",
           "{preset: gpt, layers: 6, width: 1024, heads: 8, vocab: 256}", "resnet18"}) {
-      for (const int batch : {1, 32}) {
+      for (const int batch : test::runs_long_tests() ? std::vector{1, 32} : std::vector{32}) {
         const Comparison comparison = compared(fmt::format(
             "model: {}\nhardware: a100-sxm-80gb\ntraining: {{micro_batch: {}, optimizer: sgd}}\n"
             "compare: {{policies: [[optimal], [chen_greedy], [rotor], [min_cut]], budgets: [70%, "

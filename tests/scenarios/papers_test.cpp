@@ -101,8 +101,8 @@ TEST_SUITE("paper") {
   }
 
   TEST_CASE("states of t5-3b under ZeRO are those of DeepSpeed's estimators, bucket aside") {
-    // P = 2,851,598,336 parameters on N = 8 ranks: 2P + 16P/N and 2P; 16P/N, 2P/N and nothing. The
-    // estimators' 18P/N has gradients in fp32, and ZeRO 3's 4L is what it gathers during the step.
+    // P = 2,851,598,336 parameters on N = 8 ranks: 2P + 14P/N and 2P; 16P/N, 2P/N and nothing. The
+    // estimators' 18P/N has fp32 gradients too, and ZeRO 3's 4L is what it gathers during the step.
     constexpr std::int64_t kParameters = 2'851'598'336;
     constexpr std::array kStates{2 * kParameters + 14 * kParameters / 8, 2 * kParameters,
                                  16 * kParameters / 8, 2 * kParameters / 8, std::int64_t{0}};

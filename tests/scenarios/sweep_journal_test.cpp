@@ -19,6 +19,7 @@
 #include "scenarios/studies/journal_lines.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 #include "tests/scenarios/scenario_files.hpp"
+#include "tests/support/long_tests.hpp"
 
 namespace tidemark::sweep_journal_test {
 
@@ -81,7 +82,8 @@ TEST_SUITE("property") {
     std::vector<std::size_t> places;  // bits of the file
     std::mt19937_64 random(23);
     std::uniform_int_distribution<std::size_t> any(0, 8 * text.size() - 1);
-    for (int i = 0; i < 400; ++i)
+    const int drawn = test::runs_long_tests() ? 400 : 100;
+    for (int i = 0; i < drawn; ++i)
       places.push_back(any(random));
     // Each bit of each line's end, and some of each line's beginning.
     for (std::size_t end = text.find('\n'); end != std::string::npos;
@@ -90,7 +92,7 @@ TEST_SUITE("property") {
         if (bit < 8 * (end + 1) || bit % 5 == 0) places.push_back(bit);
       }
     }
-    REQUIRE(places.size() > 700);
+    REQUIRE(places.size() > 300U + static_cast<std::size_t>(drawn));
     for (const std::size_t place : places) {
       CAPTURE(place);
       std::string damaged = text;

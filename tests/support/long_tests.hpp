@@ -7,7 +7,7 @@
 namespace tidemark::test {
 
 // True where the environment sets TIDEMARK_LONG_TESTS. Without, the suite takes two minutes on two
-// cores; what is left out then is more of the same, never a property of its own.
+// cores, and tests that take longer than all others together are skipped with a message.
 [[nodiscard]] inline bool runs_long_tests() {
   return std::getenv("TIDEMARK_LONG_TESTS") != nullptr;
 }

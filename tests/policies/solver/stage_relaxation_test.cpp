@@ -187,7 +187,7 @@ TEST_SUITE("unit") {
         const PlanResult plan = plan_optimal(problem, {.budget = Bytes(budget),
                                                        .schedule_class = schedule_class,
                                                        .time_limit = std::chrono::hours(1),
-                                                       .iterations = 30});
+                                                       .iterations = 10});
         if (!plan.solution) continue;
         CHECK(plan.solution->evaluation.peak <= budget);
         CHECK(plan.solution->evaluation.cost <= before);

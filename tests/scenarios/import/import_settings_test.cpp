@@ -142,6 +142,24 @@ TEST_SUITE("unit") {
           R"([{"fsdp": {"version": 1, "reshard_after_forward": false}}])");
   }
 
+  TEST_CASE("Accelerate compiles the model, or each block where it says so") {
+    const auto compiled = [](const std::string& dynamo) {
+      const ImportedScenario imported = read(
+          "{compute_environment: LOCAL_MACHINE, distributed_type: MULTI_GPU, num_processes: "
+          "2, mixed_precision: bf16, dynamo_config: {" +
+          dynamo + "}}");
+      CHECK(imported.report.not_understood.empty());
+      const Value* compile = imported.scenario.find("training")->find("compile");
+      return compile == nullptr ? "none" : compile->scalar;
+    };
+    CHECK(compiled("dynamo_backend: INDUCTOR") == "inductor");
+    CHECK(compiled("dynamo_backend: INDUCTOR, dynamo_use_regional_compilation: true") ==
+          "regional");
+    CHECK(compiled("dynamo_backend: INDUCTOR, dynamo_use_regional_compilation: false") ==
+          "inductor");
+    CHECK(compiled("dynamo_backend: 'NO', dynamo_use_regional_compilation: true") == "none");
+  }
+
   TEST_CASE("axolotl's QLoRA has a quantised base, adapters and reentrant checkpointing") {
     const ImportedScenario imported = read(kAxolotl);
     CHECK(imported.format == "axolotl configuration");
