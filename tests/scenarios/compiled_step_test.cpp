@@ -250,14 +250,6 @@ TEST_SUITE("unit") {
     CHECK(regional.run.step < eager.run.step);
   }
 
-  TEST_CASE("a model without repeated blocks has nothing to compile block by block") {
-    const std::string rest = "training: {precision: bf16_autocast, compile: ";
-    const PointResult eager = run("resnet18", rest + "none}");
-    const PointResult regional = run("resnet18", rest + "regional}");
-    CHECK(regional.run.live.bytes == eager.run.live.bytes);
-    CHECK(regional.run.step == eager.run.step);
-  }
-
   TEST_CASE("PyTorch before 2.0 does not compile") {
     CHECK_THROWS_WITH((void)run("gpt2", "training: {framework: torch-1.13-cpu, compile: inductor}"),
                       doctest::Contains("PyTorch 2.0"));
