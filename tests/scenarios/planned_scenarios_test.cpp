@@ -152,7 +152,7 @@ TEST_SUITE("property") {
       CHECK(kept.policies.front().plan->status == PlanStatus::kOptimal);
       CHECK(kept.policies.front().recomputed_operators == 0);
     }
-    CHECK(compared > (percents.size() == 1 ? 22 : 45));
+    CHECK(compared > (percents.size() == 1 ? 15 : 45));
   }
 
   TEST_CASE("in a sweep over budgets more memory never makes a plan worse, on any threads") {
