@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <mutex>
 #include <span>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -133,23 +134,25 @@ void write_files(const ReportFiles& files, const Comparison& comparison,
   say_written(output);
 }
 
-// Returns the values of an option that may be repeated as a list; mistakes in them name the option.
+// Whether a list has an item that reads like `value`.
+bool has_item(const Value* list, const Value& value) {
+  if (list == nullptr) return false;
+  return std::any_of(list->items.begin(), list->items.end(), [&](const Value& other) {
+    return short_setting(other) == short_setting(value);
+  });
+}
+
+// Returns the values of an option that may be repeated as a list, each once; mistakes in them name
+// the option.
 Value list_of(const std::vector<std::string>& texts, const std::string& option, bool of_lists) {
   Value list = mapping_value({option, 1, 1});
   list.kind = Value::Kind::kSequence;
   for (const std::string& text : texts) {
     const bool is_list = !of_lists || text.starts_with('[');
-    list.items.push_back(parse_document(is_list ? text : fmt::format("[{}]", text), option));
+    Value value = parse_document(is_list ? text : fmt::format("[{}]", text), option);
+    if (!has_item(&list, value)) list.items.push_back(std::move(value));
   }
   return list;
-}
-
-// Whether a list of lists has one that reads like `list`.
-bool has_list(const Value* lists, const Value& list) {
-  if (lists == nullptr) return false;
-  return std::any_of(lists->items.begin(), lists->items.end(), [&](const Value& other) {
-    return short_setting(other) == short_setting(list);
-  });
 }
 
 // Compares what the scenario itself does about memory, too, beside lists that the file does not
@@ -158,7 +161,7 @@ void add_own(Value& document, bool chosen, const Environment& environment, const
   const Value own = own_policies(document, environment).deciding;
   const Value* compare = document.find("compare");
   const Value* lists = compare == nullptr ? nullptr : compare->find("policies");
-  if (own.items.empty() || lists == nullptr || has_list(lists, own)) return;
+  if (own.items.empty() || lists == nullptr || has_item(lists, own)) return;
   if (chosen) {
     print_warning(console, fmt::format("{}, which the scenario lists under policies, is not "
                                        "compared; list it under compare.policies, too",

@@ -117,6 +117,11 @@ TEST_SUITE("unit") {
                                          "--budget 90% --budget 95% --policy optimal --policy "
                                          "'[checkpoint_every: {period: 2}]' --json");
     CHECK(nlohmann::json::parse(chosen.out).at("points").size() == 6);
+    // What is given twice is compared once.
+    const Outcome twice = workspace.run(small +
+                                        "--budget 90% --budget 90% --policy optimal --policy "
+                                        "'[optimal]' --policy '[]' --json");
+    CHECK(nlohmann::json::parse(twice.out).at("points").size() == 2);
     const Outcome no_unit = workspace.run(small + "--budget 12");
     CHECK(no_unit.code == 2);
     CHECK(contains(no_unit.err, "12 bytes hold no step; is 12GiB meant?"));
