@@ -114,6 +114,19 @@ NodeCut cut_at(const RematProblem& problem, NodeIndex v, std::int64_t budget, bo
   return cut;
 }
 
+// Returns the nodes at whose cuts a budget may be exceeded. Those that exceed it most come first,
+// since time may not suffice for all of them.
+std::vector<NodeIndex> exceeding_nodes(const RematProblem& problem, std::int64_t budget) {
+  const std::vector<std::int64_t> excess = most_excess(problem, budget);
+  std::vector<NodeIndex> exceeding;
+  for (NodeIndex v = 0; v < problem.size(); ++v) {
+    if (excess[v] > 0) exceeding.push_back(v);
+  }
+  std::stable_sort(exceeding.begin(), exceeding.end(),
+                   [&](NodeIndex a, NodeIndex b) { return excess[a] > excess[b]; });
+  return exceeding;
+}
+
 }  // namespace
 }  // namespace lower_bound_detail
 
@@ -162,20 +175,12 @@ std::int64_t cut_bound(const RematProblem& problem, std::int64_t budget,
     std::int64_t at_most;
   };
   std::vector<Tight> tight;
-  const std::vector<std::int64_t> excess = lower_bound_detail::most_excess(problem, budget);
-  std::vector<NodeIndex> exceeding;
-  for (NodeIndex v = 0; v < problem.size(); ++v) {
-    if (excess[v] > 0) exceeding.push_back(v);
-  }
   const auto late = [&](double share) {
     if (deadline == Clock::time_point::max()) return false;
     const auto now = Clock::now();
     return now > begin + std::chrono::duration_cast<Clock::duration>((deadline - begin) * share);
   };
-  // Cuts that exceed the budget most come first, since time may not suffice for all of them.
-  std::stable_sort(exceeding.begin(), exceeding.end(),
-                   [&](NodeIndex a, NodeIndex b) { return excess[a] > excess[b]; });
-  for (const NodeIndex v : exceeding) {
+  for (const NodeIndex v : lower_bound_detail::exceeding_nodes(problem, budget)) {
     if (late(kForCuts)) break;
     const lower_bound_detail::NodeCut cut =
         lower_bound_detail::cut_at(problem, v, budget, fixed_order);

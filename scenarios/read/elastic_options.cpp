@@ -66,9 +66,10 @@ ElasticOptions decode_elastic(const Decoder& parameters) {
         "required key 'lengths' is missing; expected the sequence length of each "
         "step, such as [2048, 512]");
   }
-  if (options.lengths.size() > elastic_options_detail::kMaxSteps)
+  if (options.lengths.size() > elastic_options_detail::kMaxSteps) {
     parameters.fail_at("lengths",
                        fmt::format("more than {} steps", elastic_options_detail::kMaxSteps));
+  }
   if (options.capacities.size() == 1)
     options.capacities.resize(options.lengths.size(), options.capacities.front());
   if (!options.capacities.empty() && options.capacities.size() != options.lengths.size()) {
@@ -97,10 +98,10 @@ std::vector<ParameterNote> elastic_parameters() {
 const Value* elastic_policy(const Value& document) {
   const Value* policies = document.find("policies");
   if (policies == nullptr) return nullptr;
-  static const Value kNoParameters;
+  static const Value no_parameters;
   for (const Value& item : policies->items) {
     if (elastic_options_detail::lists_elastic(item))
-      return item.is_mapping() ? &item.entries.front().value : &kNoParameters;
+      return item.is_mapping() ? &item.entries.front().value : &no_parameters;
   }
   return nullptr;
 }

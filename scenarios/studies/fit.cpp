@@ -216,9 +216,10 @@ std::vector<PointFit> fit_points(const Value& document, const Environment& envir
     } catch (const UserError& error) {
       row.error = error.what();
     }
-    for (FitPoint& point : row.fit.tried)
+    for (FitPoint& point : row.fit.tried) {
       point.result.overrides.insert(point.result.overrides.begin(), row.overrides.begin(),
                                     row.overrides.end());
+    }
   });
   return found;
 }

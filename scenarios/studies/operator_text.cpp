@@ -184,9 +184,10 @@ void Maker::check_options(std::string_view taken) const {
                       list.empty() ? "" : fmt::format("; it takes{}", list)),
           kExample);
     }
-    if (std::count(given.begin(), given.end(), option) > 1)
+    if (std::count(given.begin(), given.end(), option) > 1) {
       reader_.fail(fmt::format("the option {} is given twice", tidemark::quoted_excerpt(option)),
                    kExample);
+    }
   }
 }
 
