@@ -124,11 +124,11 @@ std::string document_of(const SearchResult& found) {
   for (const Expression& expression : found.goal.subject_to)
     constraints.push_back(expression.text());
   Json objectives = Json::array();
-  for (const SearchPoint& point : found.points)
-    objectives.push_back(std::isfinite(point.objective) &&
-                                 point.result.status != PointStatus::kError
-                             ? Json(point.objective)
-                             : Json(nullptr));
+  for (const SearchPoint& point : found.points) {
+    const bool counts =
+        std::isfinite(point.objective) && point.result.status != PointStatus::kError;
+    objectives.push_back(counts ? Json(point.objective) : Json(nullptr));
+  }
   document["search"] = {
       {found.goal.maximize ? "maximize" : "minimize", found.goal.objective.text()},
       {"subject_to", std::move(constraints)},

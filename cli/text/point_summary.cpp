@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -48,6 +49,7 @@ class Summary {
   [[nodiscard]] std::string roles() const;
   [[nodiscard]] std::string time() const;
   [[nodiscard]] std::string policies() const;
+  [[nodiscard]] std::string outcome_of(std::size_t i) const;
   [[nodiscard]] std::string stages() const;
   [[nodiscard]] std::string plan(const PlanFigures& plan) const;
 
@@ -226,38 +228,39 @@ std::string Summary::plan(const PlanFigures& plan) const {
   return over.empty() ? text : text + line("", paint(over, kBad, colour_));
 }
 
+// Returns "optimal: 12 operators recomputed, 3 refused" of policy `i`.
+std::string Summary::outcome_of(std::size_t i) const {
+  const PolicyOutcome& outcome = point_.policies[i];
+  std::vector<std::string> parts;
+  if (outcome.recomputed_operators > 0) {
+    parts.push_back(grouped(outcome.recomputed_operators) + " operators recomputed");
+  }
+  if (outcome.offloaded.count > 0) {
+    // The lines below say how much is on each tier of a step that uses two.
+    const bool disks = point_.run.nvme.bytes.count > 0;
+    parts.push_back(format_bytes(outcome.offloaded) +
+                    (disks ? " kept off the device" : " moved to the host"));
+  }
+  if (outcome.contested > 0) {
+    parts.push_back(grouped(outcome.contested) + " decided by an earlier policy");
+  }
+  if (outcome.refused > 0) parts.push_back(grouped(outcome.refused) + " refused");
+  // A policy that makes another model decides nothing about the memory of this one.
+  const bool remakes = i < scenario_.policies.size() && rewrites_model(scenario_.policies[i]) &&
+                       !is_idle(scenario_, i);
+  if (parts.empty()) {
+    parts.push_back(outcome.decided > 0 ? grouped(outcome.decided) + " decisions"
+                    : remakes           ? "in the model that is simulated"
+                                        : "changed nothing");
+  }
+  return fmt::format("{}: {}", outcome.name, fmt::join(parts, ", "));
+}
+
 std::string Summary::policies() const {
   std::string text;
   for (std::size_t i = 0; i < point_.policies.size(); ++i) {
-    const PolicyOutcome& outcome = point_.policies[i];
-    std::string rest = outcome.name + ":";
-    std::string sep = " ";
-    const auto add = [&](const std::string& part) {
-      rest += sep + part;
-      sep = ", ";
-    };
-    if (outcome.recomputed_operators > 0) {
-      add(grouped(outcome.recomputed_operators) + " operators recomputed");
-    }
-    if (outcome.offloaded.count > 0) {
-      // The lines below say how much is on each tier of a step that uses two.
-      const bool disks = point_.run.nvme.bytes.count > 0;
-      add(format_bytes(outcome.offloaded) +
-          (disks ? " kept off the device" : " moved to the host"));
-    }
-    if (outcome.contested > 0) {
-      add(grouped(outcome.contested) + " decided by an earlier policy");
-    }
-    if (outcome.refused > 0) add(grouped(outcome.refused) + " refused");
-    // A policy that makes another model decides nothing about the memory of this one.
-    const bool remakes = i < scenario_.policies.size() && rewrites_model(scenario_.policies[i]) &&
-                         !is_idle(scenario_, i);
-    if (sep == " ")
-      add(outcome.decided > 0 ? grouped(outcome.decided) + " decisions"
-          : remakes           ? "in the model that is simulated"
-                              : "changed nothing");
-    text += line(text.empty() ? "policies" : "", rest);
-    if (outcome.plan) text += plan(*outcome.plan);
+    text += line(text.empty() ? "policies" : "", outcome_of(i));
+    if (point_.policies[i].plan) text += plan(*point_.policies[i].plan);
   }
   if (point_.run.evictions > 0) {
     text +=
