@@ -16,9 +16,10 @@
 
 namespace tidemark {
 
-// What torch.compile is called with: the model with its loss, or each repeated block by itself
-// (regional compilation, https://docs.pytorch.org/tutorials/recipes/regional_compilation.html). The
-// rest then runs eagerly, and what one block hands to the next is in memory.
+// The part of a step that torch.compile compiles: the model with its loss, or each repeated block
+// by itself (regional compilation,
+// https://docs.pytorch.org/tutorials/recipes/regional_compilation.html). The rest then runs
+// eagerly, and what one block hands to the next is in memory.
 enum class CompileScope { kModel, kBlocks };
 
 // Whether the operator is in what is compiled.

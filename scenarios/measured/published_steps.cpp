@@ -140,8 +140,7 @@ std::string scenario_of(const RowReader& row, const std::string& gpu, int gpus, 
       ranks(row, "accumulation"), precision, optimizer_of(row));
   if (!row.text("seq_n").empty()) training += fmt::format(", sequence: {}", row.count("seq_n"));
   if (row.text("attention") == "math") training += ", attention: math";
-  // The rows are torchtitan's, which compiled each block.
-  if (row.text("compile") == "1") training += ", compile: regional";
+  if (row.text("compile") == "1") training += ", compile: inductor";
   if (precision == "fp16_autocast" || precision == "fp16_mixed")
     training += ", loss_scale: dynamic";
   return fmt::format(

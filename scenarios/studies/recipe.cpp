@@ -70,7 +70,7 @@ bool takes_adapters(const TrainingGraph& graph) {
     convolution = convolution || is_convolution(op.work.op_class);
     if (op.forward_family() != "linear") continue;
     linear = true;
-    in_block = in_block || (op.layer.valid() && graph.layers[op.layer].block != kNoBlock);
+    in_block = in_block || graph.block_of(op.layer) != kNoBlock;
   }
   return has_blocks ? in_block : linear && !convolution;
 }
@@ -187,7 +187,7 @@ std::vector<std::int64_t> micro_batches_of(const Value& document, const Environm
       return false;
     }
   };
-  // A graph whose shapes depend on its own batch does not say so.
+  // A file whose constants hold its own batch can be built for no other, and does not say so.
   if (training.fixes_samples || !can_be(1)) return {training.samples};
   std::vector<std::int64_t> doubling;
   for (std::int64_t batch = 1; batch <= largest; batch *= 2)

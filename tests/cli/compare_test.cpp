@@ -117,7 +117,7 @@ TEST_SUITE("unit") {
                                          "--budget 90% --budget 95% --policy optimal --policy "
                                          "'[checkpoint_every: {period: 2}]' --json");
     CHECK(nlohmann::json::parse(chosen.out).at("points").size() == 6);
-    // What is given twice is compared once.
+    // A policy or a budget that is given twice is compared once.
     const Outcome twice = workspace.run(small +
                                         "--budget 90% --budget 90% --policy optimal --policy "
                                         "'[optimal]' --policy '[]' --json");

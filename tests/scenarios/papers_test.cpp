@@ -90,7 +90,7 @@ TEST_SUITE("paper") {
         REQUIRE_FALSE(points[i].stages.empty());
         const auto& peak = points[i].stages.front().point.peak.by_role;
         const auto bytes = [&](Role role) { return peak[static_cast<std::size_t>(role)].count; };
-        // What a chunk receives is kept as a received buffer, not as a saved activation.
+        // The inputs of chunks are kept as received buffers, not as saved activations.
         const double least = static_cast<double>(bytes(Role::kSavedActivation)) / (1 << 30);
         const double most = least + static_cast<double>(bytes(Role::kCommunication)) / (1 << 30);
         const double formula = i == 0 ? published.all : published.selective;

@@ -1,5 +1,4 @@
-// What a test leaves out unless it is asked for: more rounds and larger inputs of the same
-// property.
+// Tests ask here whether to run more rounds and larger inputs of the same property.
 #pragma once
 
 #include <cstdlib>
@@ -7,7 +6,7 @@
 namespace tidemark::test {
 
 // True where the environment sets TIDEMARK_LONG_TESTS. Without, the suite takes two minutes on two
-// cores, and tests that take longer than all others together are skipped with a message.
+// cores, and a few tests that take 15 seconds to some minutes are skipped with a message.
 [[nodiscard]] inline bool runs_long_tests() {
   return std::getenv("TIDEMARK_LONG_TESTS") != nullptr;
 }
