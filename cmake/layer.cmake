@@ -30,10 +30,11 @@ function(tidemark_own_code target)
 endfunction()
 
 # How many sources are joined to a piece (CMAKE_UNITY_BUILD). Each piece reads its headers, and makes
-# what their templates are used for, once: fewer pieces are less work, and need 2 to 3 GB each. Many
-# cores want enough pieces for all of them (TIDEMARK_LARGE_PIECES off). Each source has its helpers in
+# what their templates are used for, once: fewer pieces are less work, and need 2 to 4 GB each. On few
+# cores a target is one piece (TIDEMARK_LARGE_PIECES); many want enough pieces for all of them. Each source has its helpers in
 # a namespace of its own, so that any of them can be joined (tests/components_test.cpp). Who changes
 # files one at a time waits less with -DCMAKE_UNITY_BUILD_BATCH_SIZE=4.
+#   tidemark_joins_sources(TARGET [LARGEST])   LARGEST: sources to a piece on few cores, all by default
 option(TIDEMARK_LARGE_PIECES "Join as many sources as builds fastest on few cores" OFF)
 mark_as_advanced(TIDEMARK_LARGE_PIECES)
 function(tidemark_joins_sources target)
@@ -42,7 +43,8 @@ function(tidemark_joins_sources target)
   endif()
   set(size 40)
   if(TIDEMARK_LARGE_PIECES)
-    set(size 100)
+    list(APPEND ARGN 1000)
+    list(GET ARGN 0 size)
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE ${size})
 endfunction()

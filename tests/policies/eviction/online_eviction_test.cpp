@@ -15,6 +15,7 @@
 #include "policies/eviction/online/exact_ratio.hpp"
 #include "policies/eviction/online/log_reader.hpp"
 #include "tests/policies/eviction/naive_eviction.hpp"
+#include "tests/support/long_tests.hpp"
 #include "tests/support/paths.hpp"
 #include "tests/support/shared_data.hpp"
 
@@ -276,7 +277,8 @@ TEST_SUITE("unit") {
 
 TEST_SUITE("property") {
   TEST_CASE("fast and stated rules choose the same victims on random programs") {
-    for (unsigned seed = 0; seed < 45; ++seed) {
+    const unsigned seeds = test::runs_long_tests() ? 45 : 30;
+    for (unsigned seed = 0; seed < seeds; ++seed) {
       const EvictionLog log = random_log(seed, 20 + static_cast<int>(seed) * 2);
       const std::int64_t peak = unlimited_peak(log);
       for (const EvictionHeuristic heuristic : kScored) {
