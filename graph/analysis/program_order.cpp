@@ -79,11 +79,16 @@ ProgramOrder insert_repeats(const ProgramOrder& order, std::vector<Repeat> repea
   result.at.reserve(order.at.size() + extra);
   IdVector<Position, Position> moved;  // new place of each position
   moved.reserve(order.at.size());
+  std::vector<Kept> held;
   auto next = repeats.begin();
   for (Position p : ids_of(order.at)) {
     for (; next != repeats.end() && next->before == p; ++next) {
+      const Position first(static_cast<std::uint32_t>(result.at.size()));
+      Position last;
       for (const Occurrence& occurrence : next->occurrences)
-        result.at.push_back(occurrence);
+        last = result.at.push_back(occurrence);
+      if (next->held > Bytes(0) && last.valid())
+        held.push_back({.storage = {}, .bytes = next->held, .since = first, .until = last});
     }
     moved.push_back(result.at.push_back(order.at[p]));
   }
@@ -92,6 +97,7 @@ ProgramOrder insert_repeats(const ProgramOrder& order, std::vector<Repeat> repea
     if (kept.since.valid()) kept.since = moved[kept.since];
     kept.until = moved[kept.until];
   }
+  result.kept.insert(result.kept.end(), held.begin(), held.end());
   return result;
 }
 

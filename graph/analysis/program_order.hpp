@@ -57,6 +57,7 @@ struct ProgramOrder {
 struct Repeat {
   Position before;
   std::vector<Occurrence> occurrences;
+  Bytes held;  // memory that the code around them has while they run
 };
 
 // Returns the order with all repeats inserted; repeats before the same position keep their order.

@@ -24,6 +24,7 @@ GradientTape::GradientTape(const Graph& graph, const FrameworkRules& rules,
   training_.blocks = graph.blocks;
   training_.has_frames = rules.holds;
   training_.checkpoint_random_state = rules.checkpoint_random_state;
+  training_.checkpoint_stops_early = rules.checkpoint_stops_early;
   training_.samples = graph.samples;
   training_.fixes_samples = graph.fixes_samples;
   training_.tokens = graph.tokens;

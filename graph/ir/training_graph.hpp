@@ -92,9 +92,10 @@ struct TrainingGraph {
   int blocks = 0;
   // Variables of the framework's code and of the training loop live until their frame returns.
   bool has_frames = false;
-  Bytes checkpoint_random_state;  // device bytes per checkpointed segment
-  std::int64_t samples = 0;       // per micro-batch
-  bool fixes_samples = false;     // as in Graph
+  Bytes checkpoint_random_state;        // device bytes per checkpointed segment
+  bool checkpoint_stops_early = false;  // as in FrameworkRules
+  std::int64_t samples = 0;             // per micro-batch
+  bool fixes_samples = false;           // as in Graph
   std::int64_t tokens = 0;
   std::size_t tensors = 0;  // number of tensors of the forward graph
 

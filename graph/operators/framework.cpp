@@ -48,7 +48,8 @@ constexpr FrameworkRules kTorch24Cuda{
     .caches_cublas_workspace = true,
     .adam_step_bytes = Bytes(0),
     .fused_adam_step_bytes = Bytes(4),
-    .checkpoint_random_state = Bytes(0)};
+    .checkpoint_random_state = Bytes(0),
+    .checkpoint_stops_early = true};
 
 constexpr FrameworkRules kTorch113Cpu{
     .name = "torch-1.13-cpu",
@@ -92,7 +93,8 @@ constexpr FrameworkRules kTorch113Cpu{
     .caches_cublas_workspace = false,
     .adam_step_bytes = Bytes(4),
     .fused_adam_step_bytes = Bytes(4),
-    .checkpoint_random_state = Bytes(5056)};
+    .checkpoint_random_state = Bytes(5056),
+    .checkpoint_stops_early = false};
 
 // The differences between 2.1 and 2.4 change no memory of a step.
 constexpr FrameworkRules torch_2_1_cuda() {
@@ -121,6 +123,7 @@ constexpr FrameworkRules torch_1_13_cuda() {
   rules.adds_gradients_in_place = false;
   rules.mean_saves_input = true;
   rules.zero_grad_drops = false;
+  rules.checkpoint_stops_early = false;
   rules.optimizer_implementation = "loop";
   rules.foreach_decays_in_place = true;
   rules.foreach_makes_new_lists = true;

@@ -112,9 +112,13 @@ struct FrameworkRules {
   // kernel reads its counters, so they are on the device where those of the other forms are not.
   Bytes adam_step_bytes;
   Bytes fused_adam_step_bytes;
-  // Random state that torch.utils.checkpoint keeps per segment in the memory of the device. That of
-  // the CPU and of CUDA devices are both host tensors.
+  // Random state that torch.utils.checkpoint keeps per segment in the memory of the device, and
+  // once more while it recomputes the segment (fork_rng). That of the CPU and of CUDA devices are
+  // both host tensors.
   Bytes checkpoint_random_state;
+  // Without use_reentrant a recomputation ends as soon as autograd has saved everything that it had
+  // saved in forward (torch/utils/checkpoint.py from 2.1 on, set_checkpoint_early_stop).
+  bool checkpoint_stops_early = false;
 };
 
 // Returns the profiles: torch-2.4-cuda (default), torch-2.1-cuda, torch-1.13-cuda, torch-1.9-cuda,

@@ -129,6 +129,7 @@ struct RecomputeGroup {
   std::vector<Position> recipe;
   // Memory that the code around the recipe keeps, in positions of the order that was planned on.
   std::vector<Kept> kept;
+  Bytes held;             // memory that this code has while the recipe runs
   bool in_hooks = false;  // see Occurrence
 };
 

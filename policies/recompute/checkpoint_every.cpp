@@ -27,14 +27,16 @@ class CheckpointEvery final : public ResidencyPolicy {
     policy.over_ = d.optional_word("over", kOver, fallback);
     return policy;
   }
-  void decode_code(const Decoder& d) { code_ = decode_checkpoint_code(d); }
+  void decode_options(const Decoder& d) { options_ = decode_checkpoint_options(d); }
   [[nodiscard]] std::string_view name() const override { return "checkpoint_every"; }
-  [[nodiscard]] bool is_reentrant() const override { return code_ == CheckpointCode::kReentrant; }
+  [[nodiscard]] bool is_reentrant() const override {
+    return options_.code == CheckpointCode::kReentrant;
+  }
   [[nodiscard]] bool is_over_layers() const { return over_ == "layers"; }
 
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
     for (const BlockRegion& segment : block_segments(context, period_)) {
-      recompute_segment(context, segment, plan, code_);
+      recompute_segment(context, segment, plan, options_);
     }
   }
   [[nodiscard]] Schedule schedule(const RematProblem& problem) const {
@@ -45,7 +47,7 @@ class CheckpointEvery final : public ResidencyPolicy {
  private:
   int period_ = 1;
   std::string over_;
-  CheckpointCode code_ = CheckpointCode::kReentrant;
+  CheckpointOptions options_;
 };
 
 }  // namespace
@@ -57,7 +59,7 @@ const PolicyEntry& checkpoint_every_entry() {
       .kind = "residency",
       .summary =
           "recompute every `period` consecutive blocks from the input of the first; "
-          "reentrant as torch.utils.checkpoint's use_reentrant (default true); or, over: "
+          "reentrant (default true) and early_stop as in torch.utils.checkpoint; or, over: "
           "articulation "
           "or nodes, from every `period`-th of those. It takes no budget: chen_greedy and optimal "
           "do",
@@ -66,7 +68,7 @@ const PolicyEntry& checkpoint_every_entry() {
         checkpoint_every_detail::CheckpointEvery policy =
             checkpoint_every_detail::CheckpointEvery::decode(d, "layers");
         if (!policy.is_over_layers()) return planned_policy(checkpoint_every_plan(), d);
-        policy.decode_code(d);
+        policy.decode_options(d);
         d.finish();
         return std::make_unique<checkpoint_every_detail::CheckpointEvery>(std::move(policy));
       },

@@ -22,14 +22,17 @@ class Checkpoint final : public ResidencyPolicy {
     int first = 0;
     int every_other = 0;  // blocks 0, k, 2k, ...; 0: not chosen this way
   };
-  Checkpoint(Choice choice, CheckpointCode code) : choice_(std::move(choice)), code_(code) {}
+  Checkpoint(Choice choice, CheckpointOptions options)
+      : choice_(std::move(choice)), options_(options) {}
   [[nodiscard]] std::string_view name() const override { return "checkpoint"; }
-  [[nodiscard]] bool is_reentrant() const override { return code_ == CheckpointCode::kReentrant; }
+  [[nodiscard]] bool is_reentrant() const override {
+    return options_.code == CheckpointCode::kReentrant;
+  }
 
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
     check(context.graph.blocks);
     for (const BlockRegion& block : block_segments(context, 1)) {
-      if (is_chosen(block.first_block)) recompute_segment(context, block, plan, code_);
+      if (is_chosen(block.first_block)) recompute_segment(context, block, plan, options_);
     }
   }
 
@@ -53,16 +56,19 @@ class Checkpoint final : public ResidencyPolicy {
            std::find(choice_.layers.begin(), choice_.layers.end(), block) != choice_.layers.end();
   }
   Choice choice_;
-  CheckpointCode code_;
+  CheckpointOptions options_;
 };
 
 // torch.utils.checkpoint.checkpoint_sequential over the blocks: segments of floor(blocks /
 // segments), the last of which takes the rest and is not checkpointed.
 class CheckpointSequential final : public ResidencyPolicy {
  public:
-  CheckpointSequential(int segments, CheckpointCode code) : segments_(segments), code_(code) {}
+  CheckpointSequential(int segments, CheckpointOptions options)
+      : segments_(segments), options_(options) {}
   [[nodiscard]] std::string_view name() const override { return "checkpoint_sequential"; }
-  [[nodiscard]] bool is_reentrant() const override { return code_ == CheckpointCode::kReentrant; }
+  [[nodiscard]] bool is_reentrant() const override {
+    return options_.code == CheckpointCode::kReentrant;
+  }
 
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
     const int size = context.graph.blocks / segments_;
@@ -73,14 +79,14 @@ class CheckpointSequential final : public ResidencyPolicy {
     }
     for (const BlockRegion& segment : block_segments(context, size)) {
       if (segment.first_block < size * (segments_ - 1)) {
-        recompute_segment(context, segment, plan, code_);
+        recompute_segment(context, segment, plan, options_);
       }
     }
   }
 
  private:
   int segments_;
-  CheckpointCode code_;
+  CheckpointOptions options_;
 };
 
 // Storages that a segment reads and does not make: its input, or the gradients given to its
@@ -140,51 +146,153 @@ void keep_arguments(const PolicyContext& context, const BlockRegion& segment,
   }
 }
 
+struct Dropped {
+  std::vector<GapId> gaps;
+  Position issue_at;  // the segment is recomputed before this operator
+};
+
+// The gaps of values that the segment makes at whose end its backward needs them. A value that
+// something after the segment reads, too, has a last gap that begins with that reader; it is left
+// out where another gap of the value would still be open when the segment is recomputed.
+//
+// The reentrant function recomputes before any operator of the segment's backward, hooks when the
+// first node of autograd that needs a value unpacks it: before the node's first operator, though
+// that may be one that needs a weight only.
+Dropped dropped_gaps(const PolicyContext& context, const BlockRegion& segment,
+                     CheckpointCode code) {
+  const auto is_in = [](const std::vector<Position>& part, Position p) {
+    return std::binary_search(part.begin(), part.end(), p);
+  };
+  Dropped dropped;
+  std::vector<GapId> late;
+  Position first_use;
+  for (Position p : segment.forward) {
+    const std::span<const Touch> touches = context.graph.touches_of(context.order.at[p].op);
+    for (std::size_t i = 0; i < touches.size(); ++i) {
+      const Storage& storage = context.graph.storages[touches[i].storage];
+      if (touches[i].access != Access::kCreate || storage.initial || storage.persistent) continue;
+      for (GapId id = context.live.after(p, i);; id = GapId(id.value + 1)) {
+        const Gap& gap = context.live.gaps[id];
+        if (gap.dead || !gap.to.valid()) break;
+        if (!gap.open() || context.op_at(gap.to).phase != Phase::kBackward) continue;
+        const bool early = is_in(segment.forward, gap.from);
+        const bool outer = is_in(segment.backward, gap.to) && !is_in(segment.backward, gap.from);
+        if (!early && !outer) continue;
+        (early ? dropped.gaps : late).push_back(id);
+        first_use = first_use.valid() ? std::min(first_use, gap.to) : gap.to;
+      }
+    }
+  }
+  dropped.issue_at = first_use;
+  const auto place = std::lower_bound(segment.backward.begin(), segment.backward.end(), first_use);
+  if (place != segment.backward.end() && *place == first_use) {
+    auto begin = place;
+    while (begin != segment.backward.begin() &&
+           (code == CheckpointCode::kReentrant ||
+            context.op_at(*std::prev(begin)).node == context.op_at(first_use).node)) {
+      --begin;
+    }
+    dropped.issue_at = *begin;
+  }
+  for (GapId id : late) {
+    const Gap& gap = context.live.gaps[id];
+    if (gap.release < dropped.issue_at) dropped.gaps.push_back(id);
+  }
+  return dropped;
+}
+
+// Returns the operators of the segment's forward that run again. Where the recomputation ends with
+// the last saved tensor, the operator that saves what it reads is no longer run, as autograd saves
+// operands before the kernel.
+std::vector<Position> recipe_of(const PolicyContext& context, const BlockRegion& segment,
+                                const std::vector<GapId>& dropped, bool stops_early) {
+  std::unordered_set<StorageId> saved;
+  for (GapId id : dropped)
+    saved.insert(context.live.gaps[id].storage);
+  const std::vector<Position>& forward = segment.forward;
+  std::size_t end = stops_early ? 0 : forward.size();  // behind the last that makes a saved tensor
+  std::unordered_set<StorageId> last_made;
+  for (std::size_t k = 0; stops_early && k < forward.size(); ++k) {
+    bool makes = false;
+    for (const Touch& touch : context.graph.touches_of(context.order.at[forward[k]].op)) {
+      if (touch.access == Access::kRead || !saved.contains(touch.storage)) continue;
+      if (!makes) last_made.clear();
+      makes = true;
+      last_made.insert(touch.storage);
+      end = k + 1;
+    }
+  }
+  // What stands between that one and the first reader of its result runs, too.
+  for (std::size_t k = end; k < forward.size(); ++k) {
+    const std::span<const Touch> touches =
+        context.graph.touches_of(context.order.at[forward[k]].op);
+    const bool reads = std::any_of(touches.begin(), touches.end(), [&](const Touch& touch) {
+      return last_made.contains(touch.storage);
+    });
+    if (!reads) continue;
+    end = k;
+    break;
+  }
+  std::vector<Position> recipe;
+  for (std::size_t k = 0; k < end; ++k) {
+    if (!writes_persistent(context.graph, context.order.at[forward[k]].op))
+      recipe.push_back(forward[k]);
+  }
+  return recipe;
+}
+
 }  // namespace
 }  // namespace checkpoint_detail
 
 void recompute_segment(const PolicyContext& context, const BlockRegion& segment,
-                       ResidencyPlan& plan, CheckpointCode code) {
+                       ResidencyPlan& plan, CheckpointOptions options) {
   // Only values that the segment itself makes are dropped: its input stays, or another policy moves
   // it.
+  const checkpoint_detail::Dropped dropped =
+      checkpoint_detail::dropped_gaps(context, segment, options.code);
+  if (dropped.gaps.empty()) return;
   checkpoint_detail::Boundary forward(context);
-  std::vector<GapId> dropped;
-  Position last_use = segment.forward.front();
-  for (Position p : segment.forward) {
+  for (Position p : segment.forward)
     forward.pass(p);
-    const std::span<const Touch> touches = context.graph.touches_of(context.order.at[p].op);
-    for (std::size_t i = 0; i < touches.size(); ++i) {
-      const GapId id = context.live.after(p, i);
-      const Gap& gap = context.live.gaps[id];
-      if (!gap.open() || context.op_at(gap.to).phase != Phase::kBackward) continue;
-      if (!forward.makes(gap.storage)) continue;
-      dropped.push_back(id);
-      last_use = std::max(last_use, gap.to);
-    }
-  }
-  if (dropped.empty()) return;
+  Position last_use = segment.forward.front();
+  for (GapId id : dropped.gaps)
+    last_use = std::max(last_use, context.live.gaps[id].to);
+  const bool reentrant = options.code == CheckpointCode::kReentrant;
   RecomputeGroup group;
-  for (Position p : segment.forward) {
-    if (!writes_persistent(context.graph, context.order.at[p].op)) group.recipe.push_back(p);
-  }
-  const bool reentrant = code == CheckpointCode::kReentrant;
+  group.recipe = checkpoint_detail::recipe_of(
+      context, segment, dropped.gaps,
+      !reentrant && options.early_stop.value_or(context.graph.checkpoint_stops_early));
   group.in_hooks = !reentrant;
   if (context.graph.checkpoint_random_state > Bytes(0)) {
+    group.held = context.graph.checkpoint_random_state;
     group.kept.push_back({.storage = {},
                           .bytes = context.graph.checkpoint_random_state,
                           .since = segment.forward.front(),
                           .until = reentrant ? segment.loss_dropped : last_use});
   }
-  if (reentrant && context.graph.has_frames && !segment.backward.empty()) {
-    checkpoint_detail::keep_arguments(context, segment, forward, group);
+  if (context.graph.has_frames && !segment.backward.empty()) {
+    if (reentrant) {
+      checkpoint_detail::keep_arguments(context, segment, forward, group);
+    } else {
+      for (StorageId input : forward.given())
+        group.kept.push_back({.storage = input, .bytes = {}, .since = {}, .until = last_use});
+    }
   }
   const GroupId id = plan.add_group(std::move(group));
-  for (GapId gap : dropped)
-    plan.decide(gap, Recompute{.group = id});
+  for (GapId gap : dropped.gaps)
+    plan.decide(gap, Recompute{.group = id, .issue_at = dropped.issue_at});
 }
 
-CheckpointCode decode_checkpoint_code(const Decoder& d) {
-  return d.optional<bool>("reentrant", true) ? CheckpointCode::kReentrant : CheckpointCode::kHooks;
+CheckpointOptions decode_checkpoint_options(const Decoder& d) {
+  const bool reentrant = d.optional<bool>("reentrant", true);
+  CheckpointOptions options{reentrant ? CheckpointCode::kReentrant : CheckpointCode::kHooks};
+  if (d.has("early_stop")) {
+    options.early_stop = d.required<bool>("early_stop");
+    if (reentrant && *options.early_stop)
+      d.fail_at("early_stop",
+                "a reentrant recomputation runs the whole segment; add reentrant: false");
+  }
+  return options;
 }
 
 const PolicyEntry& checkpoint_entry() {
@@ -193,19 +301,19 @@ const PolicyEntry& checkpoint_entry() {
       .kind = "residency",
       .summary =
           "recompute single blocks: `layers: [0, 5]`, the `first` k, or `every_other: k` for "
-          "blocks 0, k, 2k; reentrant as torch.utils.checkpoint's use_reentrant",
+          "blocks 0, k, 2k; reentrant and early_stop as in torch.utils.checkpoint",
       .source = kCheckpointSource,
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         checkpoint_detail::Checkpoint::Choice choice;
         choice.layers = d.list<std::int64_t>("layers", at_least(0));
         choice.first = d.optional<int>("first", 0, at_least(0));
         choice.every_other = d.optional<int>("every_other", 0, at_least(0));
-        const CheckpointCode code = decode_checkpoint_code(d);
+        const CheckpointOptions options = decode_checkpoint_options(d);
         d.finish();
         const int ways = static_cast<int>(d.has("layers")) + static_cast<int>(d.has("first")) +
                          static_cast<int>(d.has("every_other"));
         if (ways > 1) d.fail("give one of layers: [0, 5], first: k and every_other: k");
-        return std::make_unique<checkpoint_detail::Checkpoint>(std::move(choice), code);
+        return std::make_unique<checkpoint_detail::Checkpoint>(std::move(choice), options);
       }};
   return kEntry;
 }
@@ -220,9 +328,9 @@ const PolicyEntry& checkpoint_sequential_entry() {
       .source = kCheckpointSource,
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         const int segments = d.required<int>("segments", at_least(1));
-        const CheckpointCode code = decode_checkpoint_code(d);
+        const CheckpointOptions options = decode_checkpoint_options(d);
         d.finish();
-        return std::make_unique<checkpoint_detail::CheckpointSequential>(segments, code);
+        return std::make_unique<checkpoint_detail::CheckpointSequential>(segments, options);
       }};
   return kEntry;
 }

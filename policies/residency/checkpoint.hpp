@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "graph/core/decoder.hpp"
@@ -20,15 +21,21 @@ enum class CheckpointCode : std::uint8_t {
   // last of the segment's saved tensors has been used.
   kHooks,
 };
-// Reads the key `reentrant`.
-[[nodiscard]] CheckpointCode decode_checkpoint_code(const Decoder& d);
+struct CheckpointOptions {
+  CheckpointCode code = CheckpointCode::kReentrant;
+  // Under kHooks: recomputes no more than up to the last saved tensor (set_checkpoint_early_stop).
+  std::optional<bool> early_stop = std::nullopt;  // none: as the framework does
+};
+// Reads the keys `reentrant` and `early_stop`.
+[[nodiscard]] CheckpointOptions decode_checkpoint_options(const Decoder& d);
 
 inline constexpr std::string_view kCheckpointSource =
     "Chen et al. 2016 (arXiv 1604.06174); torch.utils.checkpoint";
 
-// Drops everything that the segment's forward makes and backward needs, and recomputes the whole
-// segment before its first use in backward.
+// Drops everything that the segment's forward makes and its backward needs, and recomputes the
+// segment before its first use in backward. An output that the segment's own last operator saves
+// and something later reads is dropped when that later reader is done.
 void recompute_segment(const PolicyContext& context, const BlockRegion& segment,
-                       ResidencyPlan& plan, CheckpointCode code = CheckpointCode::kReentrant);
+                       ResidencyPlan& plan, CheckpointOptions options = {});
 
 }  // namespace tidemark

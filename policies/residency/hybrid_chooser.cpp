@@ -147,7 +147,7 @@ void HybridChooser::apply_best(bool recompute, ResidencyPlan& plan) {
     ways.emplace_back([&, first](ResidencyPlan& made) {
       for (const BlockRegion& block : blocks) {
         if (block.first_block < first)
-          recompute_segment(context_, block, made, CheckpointCode::kHooks);
+          recompute_segment(context_, block, made, {.code = CheckpointCode::kHooks});
       }
     });
   }

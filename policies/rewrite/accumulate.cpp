@@ -213,15 +213,18 @@ void divide_loss(TrainingGraph& graph) {
   graph.part(PartKind::kForward).push_back(forward);
   graph.part(PartKind::kBackward).insert(graph.part(PartKind::kBackward).begin() + 1, backward);
   const OperatorId last = graph.part(PartKind::kBackward).back();
+  std::vector<Hold> replaced;
   for (Hold& hold : graph.holds) {
     if (hold.storage == graph.loss && hold.kind == HoldKind::kLocal) hold.until = last;
-    // The next micro-batch replaces what a module keeps, such as its normalised weight. That of the
-    // last one, which lives to the end of the step, is left out.
+    // The next micro-batch replaces what a module keeps, such as its normalised weight; that of the
+    // last one lives to the end of the step.
     const bool of_module = std::find(graph.module_state.begin(), graph.module_state.end(),
                                      hold.storage) != graph.module_state.end();
-    if (of_module && hold.kind == HoldKind::kLocal) hold.until = last;
+    if (of_module && hold.kind == HoldKind::kLocal)
+      replaced.push_back({hold.storage, hold.since, last, HoldKind::kLocal});
     if (hold.storage == ones && hold.kind == HoldKind::kSaved) hold.storage = gradient;
   }
+  graph.holds.insert(graph.holds.end(), replaced.begin(), replaced.end());
   if (graph.has_frames) graph.holds.push_back({quotient, forward, last, HoldKind::kLocal});
 }
 

@@ -91,7 +91,7 @@ std::uint32_t scratch_mask(const TrainingGraph& graph, const Liveness& live,
 // freed.
 Position issue_position(const Gap& gap, const Recompute& recompute) {
   if (!recompute.issue_at.valid()) return gap.to;
-  return std::clamp(recompute.issue_at, Position(gap.release.value + 1), gap.to);
+  return std::min(std::max(recompute.issue_at, Position(gap.release.value + 1)), gap.to);
 }
 
 // Returns the gaps that each group closes and the position before which it is issued.
@@ -158,7 +158,7 @@ ProgramOrder insert_recomputation(const TrainingGraph& graph, const ProgramOrder
     }
     // A storage that the recipe changes in place after creating it must be the recomputed copy.
     recomputation_detail::mark_changed(graph, order, recipe, in_recipe);
-    Repeat repeat{.before = group.before, .occurrences = {}};
+    Repeat repeat{.before = group.before, .occurrences = {}, .held = recipe.held};
     repeat.occurrences.reserve(recipe.recipe.size());
     for (Position p : recipe.recipe) {
       Occurrence again = order.at[p];

@@ -1,6 +1,7 @@
 #include "sim/step/saved_tensors.hpp"
 
 #include <algorithm>
+#include <unordered_set>
 
 namespace tidemark {
 namespace saved_tensors_detail {
@@ -42,11 +43,36 @@ bool is_kept_for_steps(const TrainingGraph& graph, const ProgramOrder& order, co
   return storage.role != Role::kGradient || from.part != OperatorPart::kForward;
 }
 
-// Whether the operator recomputes in the hooks of saved tensors, which keep its operands.
-bool by_hooks(const TrainingGraph& graph, const ProgramOrder& order, Position position) {
-  const Occurrence& o = order.at[position];
-  return o.in_hooks || graph.operators[o.op].part == OperatorPart::kRecompute;
-}
+// What saved-tensor hooks have instead of autograd: the operands of what is recomputed in them, and
+// the saved tensors of the nodes that they recompute.
+class Hooks {
+ public:
+  Hooks(const TrainingGraph& graph, const ProgramOrder& order) : graph_(graph), order_(order) {
+    for (const Occurrence& o : order.at) {
+      const Operator& op = graph.operators[o.op];
+      const bool in_hooks = o.in_hooks || op.part == OperatorPart::kRecompute;
+      if (in_hooks && op.node.valid()) nodes_.insert(op.node);
+    }
+  }
+  // Whether autograd's own saved tensors include a value that is touched after a gap.
+  [[nodiscard]] bool leave_to_autograd(const Liveness& live,
+                                       const IdVector<GapId, Decision>& decisions,
+                                       GapId gap) const {
+    for (; !live.gaps[gap].dead && live.gaps[gap].to.valid(); gap = GapId(gap.value + 1)) {
+      if (std::holds_alternative<Recompute>(decisions[gap])) return false;
+      const Occurrence& reader = order_.at[live.gaps[gap].to];
+      const Operator& op = graph_.operators[reader.op];
+      const bool in_hooks = reader.in_hooks || op.part == OperatorPart::kRecompute;
+      if (!in_hooks && (reader.recompute || !nodes_.contains(op.node))) return true;
+    }
+    return false;
+  }
+
+ private:
+  const TrainingGraph& graph_;
+  const ProgramOrder& order_;
+  std::unordered_set<NodeId> nodes_;
+};
 
 // Returns the operators that read a value after a gap, each once.
 std::vector<OperatorId> readers_after(const ProgramOrder& order, const Liveness& live, GapId gap) {
@@ -68,6 +94,7 @@ std::vector<SavedTensor> saved_tensors(const TrainingGraph& graph, const Program
   const Position end = saved_tensors_detail::end_of_forward(graph, order);
   std::vector<SavedTensor> saved;
   if (!end.valid()) return saved;
+  const saved_tensors_detail::Hooks hooks(graph, order);
   for (GapId id : ids_of(live.gaps)) {
     const Gap& gap = live.gaps[id];
     const Storage& storage = graph.storages[gap.storage];
@@ -78,8 +105,8 @@ std::vector<SavedTensor> saved_tensors(const TrainingGraph& graph, const Program
     if (gap.instance != order.at[end].instance) continue;
     // A variable that backward does not read, such as the loss, is not saved.
     const bool held = gap.dead && gap.release > end && storage.role == Role::kSavedActivation;
-    const bool read = !gap.dead && gap.to.valid() && gap.to > end &&
-                      !saved_tensors_detail::by_hooks(graph, order, gap.to);
+    const bool read =
+        !gap.dead && gap.to.valid() && gap.to > end && hooks.leave_to_autograd(live, decisions, id);
     if ((!held && !read) || std::holds_alternative<Offload>(decisions[id])) continue;
     SavedTensor tensor{.storage = gap.storage,
                        .made_by = saved_tensors_detail::maker_of(graph, order, live, id),
