@@ -13,6 +13,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/cli/command_runner.hpp"
+#include "tests/support/instrumented.hpp"
 #include "tests/support/paths.hpp"
 
 namespace tidemark::readme_test {
@@ -136,7 +137,8 @@ std::vector<std::string> commands(const Page& page) {
 // the page is an error of a later stage, and a command may be named without its required arguments.
 std::string parse_fault(const tidemark::testing::Workspace& work, const std::string& arguments) {
   // A command that still runs after a while has been parsed.
-  const tidemark::testing::Outcome outcome = work.run(arguments, "timeout 0.2");
+  const tidemark::testing::Outcome outcome =
+      work.run(arguments, test::kInstrumented ? "timeout 3" : "timeout 0.2");
   constexpr int kTimedOut = 124;
   if (outcome.code == kTimedOut) return "";
   const bool refused = contains(outcome.err, "see: ") && !contains(outcome.err, "is required");

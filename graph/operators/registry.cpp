@@ -46,6 +46,8 @@ std::vector<const OperatorFamily*> collect() {
   add(recurrent_families());
   add(weight_norm_families());
   add(tensor_power_families());
+  add(lerp_families());
+  add(distance_families());
   add(quantised_linear_families());
   add(adapter_families());
   std::sort(all.begin(), all.end(),

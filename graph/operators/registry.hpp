@@ -40,6 +40,8 @@ namespace tidemark {
 [[nodiscard]] std::span<const OperatorFamily> recurrent_families();
 [[nodiscard]] std::span<const OperatorFamily> weight_norm_families();
 [[nodiscard]] std::span<const OperatorFamily> tensor_power_families();
+[[nodiscard]] std::span<const OperatorFamily> lerp_families();
+[[nodiscard]] std::span<const OperatorFamily> distance_families();
 [[nodiscard]] std::span<const OperatorFamily> quantised_linear_families();
 [[nodiscard]] std::span<const OperatorFamily> adapter_families();
 

@@ -36,7 +36,7 @@ bool is_setting(const OnnxNode& node, std::size_t operand) {
 }
 
 std::size_t least_operands(const OnnxNode& node) {
-  constexpr std::array<std::pair<std::string_view, std::size_t>, 28> kMore = {{
+  constexpr std::array<std::pair<std::string_view, std::size_t>, 29> kMore = {{
       {"Constant", 0},     {"Add", 2},
       {"Sub", 2},          {"Mul", 2},
       {"Div", 2},          {"Pow", 2},
@@ -51,6 +51,7 @@ std::size_t least_operands(const OnnxNode& node) {
       {"OneHot", 3},       {"GridSample", 2},
       {"RandomNormal", 0}, {"RandomUniform", 0},
       {"ScatterND", 3},    {"ScatterElements", 3},
+      {"EmbeddingBag", 3},
   }};
   for (const auto& [op, count] : kMore) {
     if (op == node.op) return count;

@@ -22,6 +22,7 @@
 #include <google/protobuf/wire_format_lite.h>
 #include <unistd.h>
 
+#include "graph/import/onnx/embedding_bag.hpp"
 #include "graph/import/onnx/onnx.pb.h"
 #include "graph/import/onnx/read_tensor.hpp"
 #endif
@@ -235,8 +236,15 @@ class Reader {
       node.inputs.push_back(id_of(input));
     for (const std::string& output : proto.output())
       node.outputs.push_back(id_of(output));
+    if (const auto bag = embedding_bag_of(proto)) {
+      node.op = "EmbeddingBag";
+      node.inputs = {id_of(bag->weight), id_of(bag->indices), id_of(bag->ends)};
+      node.attributes.emplace_back("mode", bag->mode);
+    }
     for (const onnx_file::AttributeProto& attribute : proto.attribute()) {
-      if (auto value = attribute_of(attribute, node)) {
+      if (auto value = onnx_attribute(
+              attribute,
+              fmt::format("node {} ({})", tidemark::quoted_excerpt(node.name), node.op))) {
         node.attributes.emplace_back(attribute.name(), std::move(*value));
       }
     }
@@ -244,30 +252,10 @@ class Reader {
     return true;
   }
 
-  static std::optional<OnnxAttribute> attribute_of(const onnx_file::AttributeProto& proto,
-                                                   const OnnxNode& node) {
-    switch (proto.type()) {
-      case 1:
-        return OnnxAttribute(static_cast<double>(proto.f()));
-      case 2:
-        return OnnxAttribute(proto.i());
-      case 3:
-        return OnnxAttribute(proto.s());
-      case 4:
-        return OnnxAttribute(onnx_constant(
-            proto.t(), fmt::format("node {} ({})", tidemark::quoted_excerpt(node.name), node.op)));
-      case 6:
-        return OnnxAttribute(std::vector<double>(proto.floats().begin(), proto.floats().end()));
-      case 7:
-        return OnnxAttribute(std::vector<std::int64_t>(proto.ints().begin(), proto.ints().end()));
-      default:
-        return std::nullopt;
-    }
-  }
-
   using Defined = IdVector<OnnxValueId, char>;  // values that something before makes
 
   void finish() {
+    take_offsets_of_bags(model_);
     Defined defined(model_.names.size(), 0);
     define_initializers(defined);
     keep_real_inputs(defined);

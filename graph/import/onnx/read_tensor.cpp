@@ -143,5 +143,25 @@ OnnxConstant onnx_constant(const onnx_file::TensorProto& proto, const std::strin
   return constant;
 }
 
+std::optional<OnnxAttribute> onnx_attribute(const onnx_file::AttributeProto& proto,
+                                            const std::string& where) {
+  switch (proto.type()) {
+    case 1:
+      return OnnxAttribute(static_cast<double>(proto.f()));
+    case 2:
+      return OnnxAttribute(proto.i());
+    case 3:
+      return OnnxAttribute(proto.s());
+    case 4:
+      return OnnxAttribute(onnx_constant(proto.t(), where));
+    case 6:
+      return OnnxAttribute(std::vector<double>(proto.floats().begin(), proto.floats().end()));
+    case 7:
+      return OnnxAttribute(std::vector<std::int64_t>(proto.ints().begin(), proto.ints().end()));
+    default:
+      return std::nullopt;
+  }
+}
+
 }  // namespace tidemark
 #endif

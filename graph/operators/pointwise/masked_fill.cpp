@@ -1,5 +1,5 @@
 // x.masked_fill(source == 0, value), as causal masks are applied; a source that is bool already is
-// the mask itself.
+// the mask itself. torch.nan_to_num makes the mask in backward.
 #include <fmt/format.h>
 
 #include "graph/operators/kernels.hpp"
@@ -53,7 +53,36 @@ void backward(BackwardBuilder& b) {
   b.set_input_gradient(kX, result);
 }
 
+void infer_replaced(Inference& inference) {
+  create_elementwise(inference, inference.input(kX).shape, inference.input(kX).dtype);
+}
+
+ForwardKernel forward_replaced(const NodeView& node) {
+  return {.work = node.elementwise_work(OperatorClass::kElementwise, 3)};
+}
+
+void save_input(SavedSet& saved) {
+  saved.input(kX);
+}
+
+// grad * isfinite(x), which is (|x| != inf) * (x == x): three masks beside the absolute value,
+// whose memory the product then takes.
+void backward_replaced(BackwardBuilder& b) {
+  const Tensor gradient = b.output_gradient();
+  const Tensor result = create_dense(b, "input_gradient", gradient);
+  b.launch_elementwise("nan_to_num.backward", {gradient, b.node().input(kX)}, result,
+                       OperatorClass::kElementwise, 5, Bytes(0),
+                       bytes_of(DType::kBool, Elements(3 * result.elements().count)));
+  b.set_input_gradient(kX, result);
+}
+
 constexpr OperatorFamily kFamilies[] = {
+    {.name = "nan_to_num",
+     .summary = "numbers for what is not finite; keeps its input",
+     .infer = infer_replaced,
+     .forward = forward_replaced,
+     .save = save_input,
+     .backward = backward_replaced},
     {.name = "masked_fill",
      .summary = "a constant where a buffer is zero; keeps the bool mask",
      .infer = infer,

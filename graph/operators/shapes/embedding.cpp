@@ -67,7 +67,101 @@ void backward(BackwardBuilder& b) {
   b.set_input_gradient(kWeight, result);
 }
 
+// --- torch.nn.functional.embedding_bag: one row for each bag of indices, which begins at an
+// offset.
+
+constexpr std::size_t kOffsets = 2;  // [bags], int64
+
+bool is_summed(const NodeView& node) {
+  return node.attributes().text("mode", "mean") == "sum";
+}
+
+void infer_bag(Inference& inference) {
+  const Tensor& indices = inference.input(kIndices);
+  const Tensor& weight = inference.input(kWeight);
+  const Tensor& offsets = inference.input(kOffsets);
+  inference.require(indices.shape.rank() == 1 && offsets.shape.rank() == 1,
+                    "indices and offsets need one axis");
+  inference.require(weight.shape.rank() == 2, "the weight needs the axes rows and width");
+  const std::string mode = inference.attributes().text("mode", "mean");
+  inference.require(mode == "sum" || mode == "mean" || mode == "max",
+                    fmt::format("mode = '{}' is none of sum, mean and max", mode));
+  inference.create({offsets.shape[0], weight.shape[1]}, weight.dtype);
+}
+
+// The bag of each index. The CPU's table has one element more than there are indices.
+Shape bags_of_indices(const NodeView& node) {
+  return {node.input(kIndices).shape[0] + (node.rules().sorts_indices ? 0 : 1)};
+}
+
+ForwardKernel forward_bag(const NodeView& node) {
+  const Tensor& indices = node.input(kIndices);
+  const Tensor& weight = node.input(kWeight);
+  const Bytes rows = bytes_of(weight.dtype, Elements(indices.shape[0] * weight.shape[1]));
+  Work work{.op_class = OperatorClass::kEmbedding, .dtype = weight.dtype};
+  work.read = rows + indices.bytes() + node.input(kOffsets).bytes();
+  work.written = node.output().bytes();
+  const bool tabulates = !node.rules().sorts_indices && !is_summed(node);
+  return {.work = work,
+          .workspace =
+              tabulates ? bytes_of(DType::kInt64, Elements(bags_of_indices(node)[0])) : Bytes(0)};
+}
+
+// The sizes of the bags, the largest index of each (of each column under max), and the bag of each
+// index, which a sum on a CPU does without. On CUDA only max has largest indices.
+void save_bag(SavedSet& saved) {
+  const NodeView& node = saved.node();
+  const bool on_cpu = !node.rules().sorts_indices;
+  const Shape bags = node.input(kOffsets).shape;
+  saved.input(kIndices);
+  saved.input(kOffsets);
+  if (!on_cpu || !is_summed(node)) saved.extra("offset2bag", bags_of_indices(node), DType::kInt64);
+  saved.extra("bag_size", bags, DType::kInt64);
+  const bool is_max = node.attributes().text("mode", "mean") == "max";
+  if (is_max || on_cpu)
+    saved.extra("max_indices", is_max ? node.output().shape : bags, DType::kInt64);
+}
+
+void backward_bag(BackwardBuilder& b) {
+  if (!b.needs_gradient(kWeight)) return;
+  const NodeView& node = b.node();
+  const bool on_cpu = !node.rules().sorts_indices;
+  const Tensor& indices = node.input(kIndices);
+  const Tensor& offsets = node.input(kOffsets);
+  Tensor bag_of_index;
+  if (on_cpu && is_summed(node)) {
+    bag_of_index = b.create_temporary("offset2bag", bags_of_indices(node), DType::kInt64);
+    b.launch({.name = "embedding_bag.offset2bag",
+              .reads = {indices, offsets},
+              .creates = {bag_of_index},
+              .work = work_on(OperatorClass::kElementwise, Flops(0), {offsets}, {bag_of_index}),
+              .temporary = bag_of_index.bytes()});
+  } else {
+    bag_of_index = b.saved("offset2bag");
+  }
+  const Tensor gradient = b.contiguous(b.output_gradient());
+  const Tensor result = b.create_like("weight_gradient", node.input(kWeight));
+  Work work = work_on(OperatorClass::kEmbedding, flops_per(1, gradient),
+                      {gradient, indices, bag_of_index}, {result});
+  work.launches = 2;
+  b.launch({.name = "embedding_bag.weight_gradient",
+            .part = OperatorPart::kWeightGradient,
+            .reads = {gradient, indices, bag_of_index},
+            .creates = {result},
+            .work = work,
+            // the indices, sorted together with their positions
+            .workspace = indices.bytes() * 3});
+  b.set_input_gradient(kWeight, result);
+}
+
 constexpr OperatorFamily kFamilies[] = {
+    {.name = "embedding_bag",
+     .summary = "sum, mean or max of rows of weight [rows, width] by bags of indices; keeps the "
+                "indices and tables of the bags",
+     .infer = infer_bag,
+     .forward = forward_bag,
+     .save = save_bag,
+     .backward = backward_bag},
     {.name = "embedding",
      .summary = "rows of weight [rows, width] by indices; keeps the indices",
      .infer = infer,

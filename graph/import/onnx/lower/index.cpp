@@ -41,6 +41,27 @@ void lower_gather(OnnxLowering& l) {
   l.set(b.add("index", {l.operand(0), l.operand(1)}, {{"axis", axis}}));
 }
 
+// One row for each bag of indices (embedding_bag.hpp). Offsets of a file whose bags are the rows of
+// one tensor are numbers at one distance; PyTorch makes them in forward, for the rows that there
+// are.
+void lower_embedding_bag(OnnxLowering& l) {
+  ModelBuilder& b = l.builder();
+  const TensorId indices = l.operand(1);
+  const OnnxConstant* given = l.constant(l.node().inputs[2]);
+  TensorId offsets;
+  if (given == nullptr) {
+    offsets = l.operand(2);
+  } else {
+    const std::int64_t count = b.shape(indices)[0];
+    const std::int64_t length =
+        given->known && given->elements() > 1 ? given->integer(1) - given->integer(0) : count;
+    if (length < 1 || count % length != 0) l.fail("its bags are not of one length");
+    offsets = b.add_many("arange", {}, {{"length", count / length}})[0];
+  }
+  l.set(b.add("embedding_bag", {indices, l.operand(0), offsets},
+              {{"mode", l.node().get<std::string>("mode", "mean")}}));
+}
+
 void lower_gather_elements(OnnxLowering& l) {
   l.set(l.builder().add("gather", {l.operand(0), l.operand(1)},
                         {{"axis", l.node().integer("axis")}}));
@@ -115,6 +136,7 @@ void lower_nonzero(OnnxLowering& l) {
 constexpr OnnxOperator kOperators[] = {
     {"Gather", lower_gather},
     {"GatherND", lower_gather_nd},
+    {"EmbeddingBag", lower_embedding_bag},
     {"NonZero", lower_nonzero},
     {"OneHot", lower_one_hot},
     {"ScatterElements", lower_scatter_elements},
