@@ -53,7 +53,9 @@ def is_composite(name, known={}):
 def export(model, inputs, path):
     """Writes the module in training form, with the roles of its tensors and the modules in place."""
     buffer = io.BytesIO()
-    torch.onnx.export(model, inputs, buffer, do_constant_folding=False, training=torch.onnx.TrainingMode.TRAINING,
+    # The exporter fails on the power iteration that spectral_norm makes in training.
+    mode = torch.onnx.TrainingMode.EVAL if getattr(model, "exports_in_eval", False) else torch.onnx.TrainingMode.TRAINING
+    torch.onnx.export(model, inputs, buffer, do_constant_folding=False, training=mode,
                       keep_initializers_as_inputs=False, opset_version=14)
     model.train()
     proto = onnx.load_from_string(buffer.getvalue())
@@ -244,7 +246,7 @@ def main():
                 inputs, target = data(r.choice([1, 2, 3, 4]))
                 training = training_of(family, r)
                 if hasattr(model, "loss_name"):
-                    training["loss"] = model.loss_name
+                    training.update({"loss": model.loss_name, **getattr(model, "training_keys", {})})
                 name = f"{family.replace(':', '_')}_{seed}"
                 try:
                     wrong = compare(name, model, inputs, target, keep or folder, **training)

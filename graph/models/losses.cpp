@@ -2,6 +2,10 @@
 
 #include <string_view>
 
+#include <fmt/format.h>
+
+#include "graph/core/errors.hpp"
+
 namespace tidemark {
 namespace losses_detail {
 namespace {
@@ -70,8 +74,68 @@ TensorId nll_loss(ModelBuilder& b, TensorId x) {
   return b.add("nll_loss", {scores, targets_of_classes(b, scores)});
 }
 
+// (a * b).sum(-1), and 1e-8 beside the squared lengths.
+TensorId dot(ModelBuilder& b, TensorId x, TensorId y) {
+  return b.add("sum", {b.multiply(x, y)}, {{"axes", std::vector<std::int64_t>{-1}}});
+}
+
+// cosine_embedding_loss in Loss.cpp: 1 - cos where the target is 1, max(0, cos - margin) where it
+// is -1.
+TensorId cosine_embedding(ModelBuilder& b, TensorId x, TensorId y) {
+  const Attributes inside{{"inside_operator", std::int64_t{1}}};
+  const TensorId product = dot(b, x, y);
+  const TensorId left = b.add("add_scalar", {dot(b, x, x)}, inside);
+  const TensorId right = b.add("add_scalar", {dot(b, y, y)}, inside);
+  const TensorId lengths = b.add("sqrt", {b.multiply(left, right)});
+  const TensorId cosine = b.add("div", {product, lengths});
+  const TensorId targets = b.input("targets", b.shape(cosine), b.tensor(x).dtype);
+  const TensorId same = b.add("neg", {cosine});
+  const TensorId other = b.add("clamp", {b.add("add_scalar", {cosine}, inside)},
+                               {{"in_place", std::int64_t{1}}, {"bounds", std::int64_t{1}}});
+  return b.add("mean", {b.add("add", {b.add("masked_fill", {same, targets}),
+                                      b.add("masked_fill", {other, targets})})});
+}
+
+// pairwise_distance: the norm of x - y + 1e-6 over the last axis.
+TensorId distance(ModelBuilder& b, TensorId x, TensorId y) {
+  const TensorId difference =
+      b.add("add_scalar", {b.add("sub", {x, y})}, {{"inside_operator", std::int64_t{1}}});
+  return b.add("norm", {difference}, {{"axes", std::vector<std::int64_t>{-1}}});
+}
+
+// triplet_margin_loss in Loss.cpp: max(0, margin + |anchor - positive| - |anchor - negative|).
+TensorId triplet(ModelBuilder& b, std::span<const TensorId> results) {
+  const TensorId positive = distance(b, results[0], results[1]);
+  const TensorId negative = distance(b, results[0], results[2]);
+  const TensorId with_margin =
+      b.add("add_scalar", {positive}, {{"inside_operator", std::int64_t{1}}});
+  const TensorId difference = b.add("sub", {with_margin, negative});
+  return b.add("mean", {b.add("clamp", {difference}, {{"bounds", std::int64_t{1}}})});
+}
+
+// ctc_loss in LossCTC.cpp: each sample's loss over the length of its target, and their mean.
+TensorId ctc(ModelBuilder& b, TensorId scores, std::int64_t labels) {
+  const Shape shape = b.shape(scores);
+  if (shape.rank() != 3) {
+    throw UserError({}, "training.loss",
+                    "ctc takes log-probabilities with the axes steps, samples and classes");
+  }
+  const TensorId targets = b.input("targets", {shape[1], labels}, DType::kInt64);
+  const TensorId loss = b.add("ctc_loss", {scores, targets});
+  const TensorId lengths = b.add_many("zeros", {},
+                                      {{"shape", std::vector<std::int64_t>{shape[1]}},
+                                       {"dtype", std::string(name_of(b.tensor(scores).dtype))}})[0];
+  const TensorId least = b.add("clamp", {lengths}, {{"bounds", std::int64_t{1}}});
+  return b.add("mean", {b.add("div", {loss, least})});
+}
+
 }  // namespace
 }  // namespace losses_detail
+
+std::size_t results_of(LossKind kind) {
+  if (kind == LossKind::kTriplet) return 3;
+  return kind == LossKind::kCosineEmbedding ? 2 : 1;
+}
 
 bool takes_classes(LossKind kind) {
   return kind == LossKind::kCrossEntropy || kind == LossKind::kSmoothedCrossEntropy ||
@@ -108,6 +172,36 @@ void add_loss(ModelBuilder& builder, TensorId result, LossKind kind, bool narrow
       return b.set_loss(of_family(b, result, "bce_with_logits_loss"));
     case LossKind::kKlDiv:
       return b.set_loss(kl_div(b, result));
+    case LossKind::kCosineEmbedding:
+    case LossKind::kTriplet:
+    case LossKind::kCtc:
+      throw UserError(
+          {}, "training.loss",
+          fmt::format("{} takes the outputs of a file in ONNX; this model has one result",
+                      kLossNames.at(static_cast<std::size_t>(kind))));
+  }
+}
+
+void add_loss(ModelBuilder& builder, std::span<const TensorId> results,
+              const ModelOptions& options) {
+  using namespace losses_detail;  // NOLINT: this function chooses among them
+  ModelBuilder& b = builder;
+  switch (options.loss) {
+    case LossKind::kCosineEmbedding:
+      b.set_output(results[0]);
+      return b.set_loss(cosine_embedding(b, results[0], results[1]));
+    case LossKind::kTriplet:
+      b.set_output(results[0]);
+      return b.set_loss(triplet(b, results));
+    case LossKind::kCtc:
+      if (!options.target_length) {
+        throw UserError({}, "training.loss",
+                        "ctc needs the labels of a sample; add training.target_length: 40");
+      }
+      b.set_output(results[0]);
+      return b.set_loss(ctc(b, results[0], *options.target_length));
+    default:
+      return add_loss(b, results[0], options.loss);
   }
 }
 

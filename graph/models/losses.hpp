@@ -1,6 +1,8 @@
 // The losses that training.loss names, as torch.nn.functional computes them.
 #pragma once
 
+#include <span>
+
 #include "graph/models/builder.hpp"
 #include "graph/models/model_options.hpp"
 
@@ -8,10 +10,18 @@ namespace tidemark {
 
 // Whether the loss takes an axis of classes: the last one of three, otherwise axis 1.
 [[nodiscard]] bool takes_classes(LossKind kind);
+// How many results of a model the loss compares: 2 for cosine_embedding, 3 for triplet,
+// otherwise 1.
+[[nodiscard]] std::size_t results_of(LossKind kind);
 
 // Takes the mean loss of a model's result; its targets become an input. Logits of 16 bits are
 // converted to fp32 before cross_entropy unless they are left `narrow`. LossKind::kNone adds
-// nothing.
+// nothing. Throws UserError for a loss that needs more than one result of known shape: a preset has
+// no second one.
 void add_loss(ModelBuilder& builder, TensorId result, LossKind kind, bool narrow = false);
+// The same of results_of(options.loss) results, the first of which is the model's output. ctc needs
+// options.target_length.
+void add_loss(ModelBuilder& builder, std::span<const TensorId> results,
+              const ModelOptions& options);
 
 }  // namespace tidemark

@@ -25,10 +25,13 @@ enum class LossKind : std::uint8_t {
   kHuber,
   kBce,  // of probabilities
   kBceWithLogits,
-  kKlDiv,  // of log-probabilities
+  kKlDiv,            // of log-probabilities
+  kCosineEmbedding,  // of two outputs
+  kTriplet,          // of three outputs: anchors, positives, negatives
+  kCtc,              // of log-probabilities [steps, samples, classes]
 };
 // The words of training.loss, in the order of LossKind.
-inline constexpr std::array<std::string_view, 12> kLossNames = {"cross_entropy",
+inline constexpr std::array<std::string_view, 15> kLossNames = {"cross_entropy",
                                                                 "mse",
                                                                 "none",
                                                                 "smoothed_cross_entropy",
@@ -39,7 +42,10 @@ inline constexpr std::array<std::string_view, 12> kLossNames = {"cross_entropy",
                                                                 "huber",
                                                                 "bce",
                                                                 "bce_with_logits",
-                                                                "kl_div"};
+                                                                "kl_div",
+                                                                "cosine_embedding",
+                                                                "triplet",
+                                                                "ctc"};
 
 struct ModelOptions {
   std::int64_t micro_batch = 1;          // samples per forward pass
@@ -49,6 +55,7 @@ struct ModelOptions {
   AttentionKind attention = AttentionKind::kFlash;
   std::optional<double> dropout;  // replaces every dropout probability of the model
   LossKind loss = LossKind::kCrossEntropy;
+  std::optional<std::int64_t> target_length;  // labels of a sample, for ctc
   // A model of 16 bits hands its logits to the loss as they are where its code does not cast them.
   bool keeps_narrow_logits = false;
   // Instead of one pass over whole sequences: text is generated, token by token.

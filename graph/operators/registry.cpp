@@ -48,6 +48,8 @@ std::vector<const OperatorFamily*> collect() {
   add(tensor_power_families());
   add(lerp_families());
   add(distance_families());
+  add(ctc_loss_families());
+  add(spectral_norm_families());
   add(quantised_linear_families());
   add(adapter_families());
   std::sort(all.begin(), all.end(),

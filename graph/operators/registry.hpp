@@ -42,6 +42,8 @@ namespace tidemark {
 [[nodiscard]] std::span<const OperatorFamily> tensor_power_families();
 [[nodiscard]] std::span<const OperatorFamily> lerp_families();
 [[nodiscard]] std::span<const OperatorFamily> distance_families();
+[[nodiscard]] std::span<const OperatorFamily> ctc_loss_families();
+[[nodiscard]] std::span<const OperatorFamily> spectral_norm_families();
 [[nodiscard]] std::span<const OperatorFamily> quantised_linear_families();
 [[nodiscard]] std::span<const OperatorFamily> adapter_families();
 

@@ -66,6 +66,8 @@ constexpr std::array kCastRules = {
     CastRule{"smooth_l1_loss", CastPolicy::kFloat32, CastPolicy::kFloat32},
     CastRule{"huber_loss", CastPolicy::kFloat32, CastPolicy::kFloat32},
     CastRule{"bce_loss", CastPolicy::kRefused, CastPolicy::kFloat32},
+    CastRule{"ctc_loss", CastPolicy::kFloat32, CastPolicy::kFloat32},
+    CastRule{"cdist", CastPolicy::kFloat32, CastPolicy::kFloat32},
 };
 
 CastPolicy policy_of(const OperatorFamily* family, const FrameworkRules& rules) {

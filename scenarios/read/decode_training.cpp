@@ -102,6 +102,15 @@ LossKind decode_loss(const Decoder& training) {
   return static_cast<LossKind>(found - kLossNames.begin());
 }
 
+std::optional<std::int64_t> decode_target_length(const Decoder& training) {
+  const auto length = training.maybe<std::int64_t>("target_length", up_to(kMaxSequence));
+  if (length && decode_loss(training) != LossKind::kCtc) {
+    training.fail_at("target_length",
+                     "these are the labels of a sample for loss: ctc; leave it out");
+  }
+  return length;
+}
+
 ModelOptions decode_model_options(const Decoder& training, const TrainingOptions& options) {
   return {.micro_batch = training.optional<std::int64_t>("micro_batch", 1, up_to(kMaxSamples)),
           .sequence = training.maybe<std::int64_t>("sequence", up_to(kMaxSequence)),
@@ -109,7 +118,8 @@ ModelOptions decode_model_options(const Decoder& training, const TrainingOptions
           .dtype = rules_of(options.precision).model,
           .attention = decode_attention(training, *options.framework),
           .dropout = training.maybe<double>("dropout", between(0, 1)),
-          .loss = decode_loss(training)};
+          .loss = decode_loss(training),
+          .target_length = decode_target_length(training)};
 }
 
 // Gradients are kept in their parameters' type or wider.

@@ -89,14 +89,21 @@ void OnnxLowering::add_loss() {
   if (!tensor.requires_grad) {
     throw UserError({}, "model.output", "this output does not depend on a parameter");
   }
+  const bool returns_loss = tensor.shape.rank() == 0;
+  // The outputs that the loss compares, in the file's order; the caller holds the others.
+  std::vector<TensorId> results{output};
+  const std::size_t count = returns_loss ? 1 : results_of(options_.loss);
   for (OnnxValueId value : file_.outputs) {
     const TensorId other = this->tensor(value);
-    if (other.valid() && other != output && builder_.tensor(other).requires_grad) {
+    if (!other.valid() || other == output) continue;
+    if (results.size() < count) {
+      results.push_back(other);
+    } else if (builder_.tensor(other).requires_grad) {
       builder_.add_other_output(other);
     }
   }
   check_detached();
-  if (tensor.shape.rank() == 0) return builder_.set_loss(output);
+  if (returns_loss) return builder_.set_loss(output);
   builder_.set_output(output);
   if (takes_classes(options_.loss) && tensor.shape.rank() < 2) {
     throw UserError({.file = file_.path}, "",
@@ -105,7 +112,14 @@ void OnnxLowering::add_loss() {
                                 to_string(tensor.shape),
                                 kLossNames.at(static_cast<std::size_t>(options_.loss))));
   }
-  tidemark::add_loss(builder_, output, options_.loss);
+  if (results.size() < count) {
+    throw UserError(
+        {.file = file_.path}, "",
+        fmt::format("{} compares {} outputs and the file has {}; return them all from "
+                    "the module",
+                    kLossNames.at(static_cast<std::size_t>(options_.loss)), count, results.size()));
+  }
+  tidemark::add_loss(builder_, results, options_);
 }
 
 Graph import_onnx(const std::string& path, const OnnxOptions& onnx, const ModelOptions& options) {

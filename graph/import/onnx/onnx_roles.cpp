@@ -39,6 +39,18 @@ bool only_decides(const OnnxModel& model, const OnnxUses& uses, OnnxValueId valu
       });
 }
 
+// Whether a tensor is a vector of nn.utils.spectral_norm, which calls those of `weight_orig`
+// `weight_u` and `weight_v`.
+bool is_spectral_vector(const OnnxModel& model, const OnnxInitializer& initializer) {
+  const std::string& name = model.names[initializer.value];
+  if (initializer.tensor.dims.size() != 1) return false;
+  if (!name.ends_with("_u") && !name.ends_with("_v")) return false;
+  const std::string original = name.substr(0, name.size() - 1) + "orig";
+  return std::any_of(
+      model.initializers.begin(), model.initializers.end(),
+      [&](const OnnxInitializer& other) { return model.names[other.value] == original; });
+}
+
 OnnxRole role_by_rule(const OnnxModel& model, const OnnxUses& uses,
                       const OnnxInitializer& initializer) {
   const OnnxConstant& tensor = initializer.tensor;
@@ -59,6 +71,7 @@ OnnxRole role_by_rule(const OnnxModel& model, const OnnxUses& uses,
       })) {
     return OnnxRole::kBuffer;
   }
+  if (is_spectral_vector(model, initializer)) return OnnxRole::kBuffer;
   return only_decides(model, uses, initializer.value, 0) ? OnnxRole::kBuffer : OnnxRole::kParameter;
 }
 

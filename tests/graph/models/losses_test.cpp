@@ -60,6 +60,17 @@ TEST_SUITE("golden") {
 }
 
 TEST_SUITE("unit") {
+  TEST_CASE("losses of several results say so of a model with one") {
+    for (const LossKind kind : {LossKind::kTriplet, LossKind::kCosineEmbedding, LossKind::kCtc}) {
+      CAPTURE(kLossNames.at(static_cast<std::size_t>(kind)));
+      CHECK_THROWS_WITH_AS(static_cast<void>(trained(kind)),
+                           doctest::Contains("takes the outputs of a file in ONNX"), UserError);
+    }
+    CHECK(results_of(LossKind::kTriplet) == 3);
+    CHECK(results_of(LossKind::kCosineEmbedding) == 2);
+    CHECK(results_of(LossKind::kMse) == 1);
+  }
+
   TEST_CASE("losses of classes say that they take an axis of them") {
     CHECK(takes_classes(LossKind::kNll));
     CHECK(takes_classes(LossKind::kSoftCrossEntropy));

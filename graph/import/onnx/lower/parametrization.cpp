@@ -1,4 +1,4 @@
-// Weights that a module computes before its forward pass: nn.utils.weight_norm.
+// Weights that a module computes before its forward pass: nn.utils.weight_norm and spectral_norm.
 #include "graph/import/onnx/onnx_match.hpp"
 
 namespace tidemark {
@@ -36,7 +36,42 @@ bool match_weight_norm(OnnxLowering& l) {
   return true;
 }
 
-constexpr OnnxPattern kPatterns[] = {{"ReduceL2", match_weight_norm}};
+// Returns the weight behind Reshape(weight), or behind Reshape(Transpose(weight)) where its rows
+// are not the first axis; invalid when `value` is something else.
+OnnxValueId weight_as_matrix(OnnxLowering& l, OnnxMatch& m, OnnxValueId value) {
+  for (const std::string_view op : {"Reshape", "Transpose"}) {
+    const OnnxNodeId maker = l.uses().producer[value];
+    if (!maker.valid()) break;
+    const OnnxNode& node = l.file().nodes[maker];
+    if (node.op != op) return {};
+    m.take(value);
+    value = node.inputs[0];
+  }
+  return l.is_parameter(value) ? value : OnnxValueId();
+}
+
+// weight / dot(u, mv(weight, v)) of a module that was exported in eval(); in training mode the
+// exporter fails on the power iteration. u and v are buffers.
+bool match_spectral_norm(OnnxLowering& l) {
+  if (l.node().inputs.size() != 2) return false;
+  OnnxMatch m(l);
+  const OnnxValueId v = l.node().inputs[1];
+  const OnnxValueId weight = weight_as_matrix(l, m, l.node().inputs[0]);
+  if (!weight.valid() || !l.is_initializer(v) || l.is_parameter(v)) return false;
+  const OnnxValueId sigma = m.next("MatMul", l.node().outputs.front(), 1);
+  if (!sigma.valid()) return false;
+  const OnnxValueId u = m.node_of(sigma).inputs[0];
+  const OnnxValueId normalised = m.next("Div", sigma, 1, weight);
+  if (!normalised.valid() || !l.is_initializer(u) || l.is_parameter(u)) return false;
+  ModelBuilder& b = l.builder();
+  const TensorId result = b.add("spectral_norm", {l.tensor(weight), l.tensor(u), l.tensor(v)});
+  b.keep_in_module(result);
+  m.finish(normalised, result);
+  return true;
+}
+
+constexpr OnnxPattern kPatterns[] = {{"ReduceL2", match_weight_norm},
+                                     {"MatMul", match_spectral_norm}};
 
 }  // namespace onnx_parametrization
 

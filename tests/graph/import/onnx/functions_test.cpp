@@ -160,6 +160,27 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("spectral_norm is one node that keeps its vectors, and its weight is the module's") {
+    OnnxProbe probe({4, 12});
+    OnnxWriter& w = probe.w;
+    const std::string weight = w.parameter("l.weight_orig", {14, 12});
+    const std::string u = w.parameter("l.weight_u", {14});  // by their names no parameters
+    const std::string v = w.parameter("l.weight_v", {12});
+    const std::string product = w.node("MatMul", {w.reshape(weight, {14, 12}), v});
+    const std::string sigma = w.node("MatMul", {u, product});
+    const std::string normalised = w.node("Div", {weight, sigma});
+    w.output(w.node("Gemm", {probe.x, normalised}, {{"transB", std::int64_t{1}}}));
+    CHECK(nodes_of(w, "spectral_norm") == 1);
+    CHECK(nodes_of(w, "bmm") == 0);
+    const TrainingGraph graph = trained(w);
+    // x, the weight, the clones of the vectors, and the value.
+    const std::int64_t bytes = 14 * 12 * 4;
+    CHECK(probe::saved_bytes(graph) == probe.n() + bytes + 4 * (14 + 12) + 4);
+    CHECK(graph.module_state.size() == 1);
+    CHECK(graph.storages[graph.module_state.front()].bytes == Bytes(bytes));
+    CHECK(graph.trained.size() == 2);
+  }
+
   TEST_CASE("another loop is an operator that is not known") {
     CHECK(problem(bag("ReduceMin", false)).find("Loop") != std::string::npos);
   }
