@@ -174,11 +174,13 @@ void add_loss(ModelBuilder& builder, TensorId result, LossKind kind, bool narrow
       return b.set_loss(kl_div(b, result));
     case LossKind::kCosineEmbedding:
     case LossKind::kTriplet:
+      throw UserError({}, "training.loss",
+                      fmt::format("{} compares {} outputs of a file in ONNX; this model has one",
+                                  kLossNames.at(static_cast<std::size_t>(kind)), results_of(kind)));
     case LossKind::kCtc:
-      throw UserError(
-          {}, "training.loss",
-          fmt::format("{} takes the outputs of a file in ONNX; this model has one result",
-                      kLossNames.at(static_cast<std::size_t>(kind))));
+      throw UserError({}, "training.loss",
+                      "ctc takes log-probabilities [steps, samples, classes], which a file in ONNX "
+                      "can return and no preset does");
   }
 }
 

@@ -16,8 +16,8 @@ namespace tidemark {
 
 // Takes the mean loss of a model's result; its targets become an input. Logits of 16 bits are
 // converted to fp32 before cross_entropy unless they are left `narrow`. LossKind::kNone adds
-// nothing. Throws UserError for a loss that needs more than one result of known shape: a preset has
-// no second one.
+// nothing. Throws UserError for cosine_embedding, triplet and ctc, which take the outputs of a file
+// in ONNX.
 void add_loss(ModelBuilder& builder, TensorId result, LossKind kind, bool narrow = false);
 // The same of results_of(options.loss) results, the first of which is the model's output. ctc needs
 // options.target_length.

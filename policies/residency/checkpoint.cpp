@@ -1,6 +1,7 @@
 #include "policies/residency/checkpoint.hpp"
 
 #include <algorithm>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -151,9 +152,10 @@ struct Dropped {
   Position issue_at;  // the segment is recomputed before this operator
 };
 
-// The gaps of values that the segment makes at whose end its backward needs them. A value that
-// something after the segment reads, too, has a last gap that begins with that reader; it is left
-// out where another gap of the value would still be open when the segment is recomputed.
+// The gaps that close when the segment's backward reads a value that the segment makes. They begin
+// in the segment's forward, or, where something after the segment reads the value as well (a layer
+// on top of a ReLU), at that later reader. Such a later gap is not dropped if the value still has
+// to be there when the segment is recomputed.
 //
 // The reentrant function recomputes before any operator of the segment's backward, hooks when the
 // first node of autograd that needs a value unpacks it: before the node's first operator, though
@@ -164,7 +166,7 @@ Dropped dropped_gaps(const PolicyContext& context, const BlockRegion& segment,
     return std::binary_search(part.begin(), part.end(), p);
   };
   Dropped dropped;
-  std::vector<GapId> late;
+  std::vector<GapId> read_later;
   Position first_use;
   for (Position p : segment.forward) {
     const std::span<const Touch> touches = context.graph.touches_of(context.order.at[p].op);
@@ -175,10 +177,10 @@ Dropped dropped_gaps(const PolicyContext& context, const BlockRegion& segment,
         const Gap& gap = context.live.gaps[id];
         if (gap.dead || !gap.to.valid()) break;
         if (!gap.open() || context.op_at(gap.to).phase != Phase::kBackward) continue;
-        const bool early = is_in(segment.forward, gap.from);
-        const bool outer = is_in(segment.backward, gap.to) && !is_in(segment.backward, gap.from);
-        if (!early && !outer) continue;
-        (early ? dropped.gaps : late).push_back(id);
+        const bool direct = is_in(segment.forward, gap.from);
+        const bool later = is_in(segment.backward, gap.to) && !is_in(segment.backward, gap.from);
+        if (!direct && !later) continue;
+        (direct ? dropped.gaps : read_later).push_back(id);
         first_use = first_use.valid() ? std::min(first_use, gap.to) : gap.to;
       }
     }
@@ -186,57 +188,61 @@ Dropped dropped_gaps(const PolicyContext& context, const BlockRegion& segment,
   dropped.issue_at = first_use;
   const auto place = std::lower_bound(segment.backward.begin(), segment.backward.end(), first_use);
   if (place != segment.backward.end() && *place == first_use) {
+    const NodeId node = context.op_at(first_use).node;
     auto begin = place;
     while (begin != segment.backward.begin() &&
            (code == CheckpointCode::kReentrant ||
-            context.op_at(*std::prev(begin)).node == context.op_at(first_use).node)) {
+            (node.valid() && context.op_at(*std::prev(begin)).node == node))) {
       --begin;
     }
     dropped.issue_at = *begin;
   }
-  for (GapId id : late) {
+  for (GapId id : read_later) {
     const Gap& gap = context.live.gaps[id];
     if (gap.release < dropped.issue_at) dropped.gaps.push_back(id);
   }
   return dropped;
 }
 
-// Returns the operators of the segment's forward that run again. Where the recomputation ends with
-// the last saved tensor, the operator that saves what it reads is no longer run, as autograd saves
-// operands before the kernel.
+// The place in the segment's forward behind which hooks need nothing. The recomputation ends when
+// autograd saves the segment's last tensor, be it a weight: an operator's operands before its
+// kernel runs, which is then left out, results after it.
+std::size_t end_of_saving(const PolicyContext& context, const BlockRegion& segment,
+                          const std::vector<GapId>& dropped) {
+  std::unordered_map<NodeId, std::unordered_set<StorageId>> needed;  // by a node's backward
+  for (Position p : segment.backward) {
+    const OperatorId op = context.order.at[p].op;
+    if (!context.graph.operators[op].node.valid()) continue;
+    for (const Touch& touch : context.graph.touches_of(op))
+      needed[context.graph.operators[op].node].insert(touch.storage);
+  }
+  std::unordered_set<StorageId> recomputed;
+  for (GapId id : dropped)
+    recomputed.insert(context.live.gaps[id].storage);
+  for (std::size_t k = segment.forward.size(); k-- > 0;) {
+    const OperatorId op = context.order.at[segment.forward[k]].op;
+    const auto saved = needed.find(context.graph.operators[op].node);
+    bool operand = false;
+    for (const Touch& touch : context.graph.touches_of(op)) {
+      const bool is_saved = saved != needed.end() && saved->second.contains(touch.storage);
+      const bool makes = touch.access != Access::kRead;
+      if (makes && (is_saved || recomputed.contains(touch.storage))) return k + 1;
+      operand = operand || is_saved;
+    }
+    if (operand) return k;
+  }
+  return 0;
+}
+
+// Returns the operators of the segment's forward that run again.
 std::vector<Position> recipe_of(const PolicyContext& context, const BlockRegion& segment,
                                 const std::vector<GapId>& dropped, bool stops_early) {
-  std::unordered_set<StorageId> saved;
-  for (GapId id : dropped)
-    saved.insert(context.live.gaps[id].storage);
-  const std::vector<Position>& forward = segment.forward;
-  std::size_t end = stops_early ? 0 : forward.size();  // behind the last that makes a saved tensor
-  std::unordered_set<StorageId> last_made;
-  for (std::size_t k = 0; stops_early && k < forward.size(); ++k) {
-    bool makes = false;
-    for (const Touch& touch : context.graph.touches_of(context.order.at[forward[k]].op)) {
-      if (touch.access == Access::kRead || !saved.contains(touch.storage)) continue;
-      if (!makes) last_made.clear();
-      makes = true;
-      last_made.insert(touch.storage);
-      end = k + 1;
-    }
-  }
-  // What stands between that one and the first reader of its result runs, too.
-  for (std::size_t k = end; k < forward.size(); ++k) {
-    const std::span<const Touch> touches =
-        context.graph.touches_of(context.order.at[forward[k]].op);
-    const bool reads = std::any_of(touches.begin(), touches.end(), [&](const Touch& touch) {
-      return last_made.contains(touch.storage);
-    });
-    if (!reads) continue;
-    end = k;
-    break;
-  }
+  const std::size_t end =
+      stops_early ? end_of_saving(context, segment, dropped) : segment.forward.size();
   std::vector<Position> recipe;
   for (std::size_t k = 0; k < end; ++k) {
-    if (!writes_persistent(context.graph, context.order.at[forward[k]].op))
-      recipe.push_back(forward[k]);
+    const Position p = segment.forward[k];
+    if (!writes_persistent(context.graph, context.order.at[p].op)) recipe.push_back(p);
   }
   return recipe;
 }

@@ -280,7 +280,7 @@ report: {dir: out, formats: [json]}
           "s.yaml:3:18: training.loss: expected one of cross_entropy, mse, none, "
           "smoothed_cross_entropy, "
           "soft_cross_entropy, nll, l1, smooth_l1, huber, bce, bce_with_logits, kl_div, "
-          "megatron_cross_entropy, found "
+          "cosine_embedding, triplet, ctc, megatron_cross_entropy, found "
           "'l2'; did you mean 'l1'?");
     CHECK(
         refusal_with("training: {zero_grad: zeros}\n") ==

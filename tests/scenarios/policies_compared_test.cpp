@@ -179,9 +179,8 @@ TEST_SUITE("property") {
           ++compared;
           // Values are whole: a plan may leave more of the budget where none is cheaper.
           const bool binds = figures.cost > problem.base_cost;
-          if (!binds || !uses_any_room(policy)) continue;
+          if (!binds || !uses_any_room(policy) || !plans.in_time[p]) continue;
           ++bound;
-          if (!plans.in_time[p]) continue;
           CAPTURE(figures.cost);
           CAPTURE(cheapest);
           if (figures.cost > cheapest) CHECK(figures.peak >= budgets[b].count / 100 * 95);
@@ -189,7 +188,7 @@ TEST_SUITE("property") {
       }
     }
     CHECK(compared > (every ? 100 : 25));
-    CHECK(bound > (every ? 20 : 10));
+    CHECK(bound > (every ? 20 : 8));
   }
 }
 

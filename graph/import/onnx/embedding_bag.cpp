@@ -58,12 +58,15 @@ std::optional<OnnxEmbeddingBag> embedding_bag_of(const onnx_file::NodeProto& nod
         bag == nullptr ? nullptr : maker(makers, *bag, 1, "Unsqueeze");
     const onnx_file::NodeProto* end =
         begin == nullptr ? nullptr : maker(makers, *begin, 0, "Gather");
-    if (end == nullptr || makers.contains(rows->input(0)) || makers.contains(bag->input(0)))
-      return std::nullopt;
-    return OnnxEmbeddingBag{.weight = rows->input(0),
-                            .indices = bag->input(0),
-                            .ends = end->input(0),
-                            .mode = std::string(mode)};
+    if (end == nullptr || end->input_size() == 0) return std::nullopt;
+    OnnxEmbeddingBag found{.weight = rows->input(0),
+                           .indices = bag->input(0),
+                           .ends = end->input(0),
+                           .mode = std::string(mode)};
+    for (const std::string& name : {found.weight, found.indices, found.ends}) {
+      if (name.empty() || makers.contains(name)) return std::nullopt;
+    }
+    return found;
   }
   return std::nullopt;
 }
@@ -79,10 +82,13 @@ void take_offsets_of_bags(OnnxModel& model) {
     }
   }
   for (OnnxNode& node : model.nodes) {
-    if (!is_bag(node) || node.inputs.size() != 3) continue;
+    if (!is_bag(node) || !node.has_input(2)) continue;
     const OnnxNodeId ends = maker[node.inputs[2]];
-    if (ends.valid() && model.nodes[ends].op == "Concat" && !model.nodes[ends].inputs.empty())
+    if (ends.valid() && model.nodes[ends].op == "Concat" && model.nodes[ends].has_input(0)) {
       node.inputs[2] = model.nodes[ends].inputs.front();
+    } else {
+      node.attributes.emplace_back("include_last_offset", std::int64_t{1});
+    }
   }
   // From the last node to the first: what nothing reads any more, and only counted, goes.
   IdVector<OnnxValueId, char> read(model.names.size(), 0);

@@ -29,7 +29,8 @@ struct OnnxEmbeddingBag {
 [[nodiscard]] std::optional<OnnxEmbeddingBag> embedding_bag_of(const onnx_file::NodeProto& node);
 
 // Replaces the third operand of each EmbeddingBag, `ends`, by the offsets, and removes the nodes
-// that only counted bags for the Loop.
+// that only counted bags for the Loop. Offsets that include the end already, which no Concat makes,
+// stay and are marked by `include_last_offset`.
 void take_offsets_of_bags(OnnxModel& model);
 
 }  // namespace tidemark

@@ -90,12 +90,20 @@ void OnnxLowering::add_loss() {
     throw UserError({}, "model.output", "this output does not depend on a parameter");
   }
   const bool returns_loss = tensor.shape.rank() == 0;
-  // The outputs that the loss compares, in the file's order; the caller holds the others.
-  std::vector<TensorId> results{output};
-  const std::size_t count = returns_loss ? 1 : results_of(options_.loss);
+  const std::string_view loss = kLossNames.at(static_cast<std::size_t>(options_.loss));
+  const std::size_t count = results_of(options_.loss);
+  if (returns_loss && (count > 1 || options_.loss == LossKind::kCtc)) {
+    throw UserError({}, "training.loss",
+                    fmt::format("{} returns its loss, so {} would not be taken; leave it out",
+                                file_.path, loss));
+  }
+  // What the loss takes: the output, or as many outputs as it compares in the file's order. The
+  // caller holds the others.
+  std::vector<TensorId> results;
+  if (count == 1) results.push_back(output);
   for (OnnxValueId value : file_.outputs) {
     const TensorId other = this->tensor(value);
-    if (!other.valid() || other == output) continue;
+    if (!other.valid() || (count == 1 && other == output)) continue;
     if (results.size() < count) {
       results.push_back(other);
     } else if (builder_.tensor(other).requires_grad) {
@@ -113,11 +121,10 @@ void OnnxLowering::add_loss() {
                                 kLossNames.at(static_cast<std::size_t>(options_.loss))));
   }
   if (results.size() < count) {
-    throw UserError(
-        {.file = file_.path}, "",
-        fmt::format("{} compares {} outputs and the file has {}; return them all from "
-                    "the module",
-                    kLossNames.at(static_cast<std::size_t>(options_.loss)), count, results.size()));
+    throw UserError({.file = file_.path}, "",
+                    fmt::format("{} compares {} outputs and the file has {}; return them all from "
+                                "the module",
+                                loss, count, results.size()));
   }
   tidemark::add_loss(builder_, results, options_);
 }

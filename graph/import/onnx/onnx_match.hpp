@@ -46,6 +46,13 @@ class OnnxMatch {
     }
     return {};
   }
+  // Whether an `op` makes `value`. The node becomes part of the match unless others read it, too.
+  bool take_maker(OnnxValueId value, std::string_view op) {
+    const OnnxNodeId maker = value.valid() ? l_.uses().producer[value] : OnnxNodeId();
+    if (!maker.valid() || l_.file().nodes[maker].op != op) return false;
+    if (l_.uses().only_reader(value).valid()) take(value);
+    return true;
+  }
   void take(OnnxValueId result) { taken_.push_back(l_.uses().producer[result]); }
 
   [[nodiscard]] const OnnxNode& node_of(OnnxValueId result) const {

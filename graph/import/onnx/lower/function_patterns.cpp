@@ -1,6 +1,8 @@
 // Functions that the exporter writes as several operators: log1p, vector_norm, hardshrink,
 // softshrink, cosine_similarity, lerp, nan_to_num, cdist, and products with tensors of another
 // type.
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "graph/import/onnx/onnx_match.hpp"
@@ -132,14 +134,6 @@ bool match_promotion(OnnxLowering& l) {
   return true;
 }
 
-// Takes the node that makes a value if it is an `op`; returns whether it is.
-bool take_maker(OnnxLowering& l, OnnxMatch& m, OnnxValueId value, std::string_view op) {
-  const OnnxNodeId maker = value.valid() ? l.uses().producer[value] : OnnxNodeId();
-  if (!maker.valid() || l.file().nodes[maker].op != op) return false;
-  m.take(value);
-  return true;
-}
-
 // torch.lerp: x + w * (end - x) where w < 0.5, else end - (end - x) * (1 - w).
 bool match_lerp(OnnxLowering& l) {
   if (l.node().inputs.size() != 2) return false;
@@ -160,7 +154,7 @@ bool match_lerp(OnnxLowering& l) {
     } else {
       from_end = m.next("Sub", shift, 1, end);
       const OnnxValueId rest = product.inputs[use.operand == 0 ? 1 : 0];
-      if (!l.number(rest) && !take_maker(l, m, rest, "Sub")) return false;
+      if (!l.number(rest) && !m.take_maker(rest, "Sub")) return false;
     }
     m.take(shift);
   }
@@ -170,7 +164,7 @@ bool match_lerp(OnnxLowering& l) {
   ModelBuilder& b = l.builder();
   std::vector<TensorId> operands{l.operand(1), l.operand(0)};
   if (!l.number(weight)) {
-    if (!take_maker(l, m, m.node_of(result).inputs[0], "Less") || !l.tensor(weight).valid())
+    if (!m.take_maker(m.node_of(result).inputs[0], "Less") || !l.tensor(weight).valid())
       return false;
     operands.push_back(l.tensor(weight));
   }
@@ -180,8 +174,7 @@ bool match_lerp(OnnxLowering& l) {
 
 // Follows one replacement of torch.nan_to_num by a limit of the type: where x is infinite and its
 // sign is that of `comparison`. Returns the result.
-OnnxValueId replaced_infinity(OnnxLowering& l, OnnxMatch& m, OnnxValueId x,
-                              std::string_view comparison) {
+OnnxValueId replaced_infinity(OnnxMatch& m, OnnxValueId x, std::string_view comparison) {
   const OnnxValueId sign = m.reader(comparison, x, 0);
   const OnnxValueId is_signed = sign.valid() ? m.next("Cast", sign, 0) : OnnxValueId();
   const OnnxValueId both = is_signed.valid() ? m.next("And", is_signed, 1) : OnnxValueId();
@@ -189,7 +182,7 @@ OnnxValueId replaced_infinity(OnnxLowering& l, OnnxMatch& m, OnnxValueId x,
   if (!result.valid() || m.node_of(result).inputs[2] != x) return {};
   OnnxValueId infinite = m.node_of(both).inputs[0];
   for (const std::string_view op : {"Cast", "IsInf", "Cast"}) {
-    if (!take_maker(l, m, infinite, op)) return {};
+    if (!m.take_maker(infinite, op)) return {};
     infinite = m.node_of(infinite).inputs[0];
   }
   return infinite == x ? result : OnnxValueId();
@@ -200,8 +193,8 @@ bool match_nan_to_num(OnnxLowering& l) {
   const OnnxValueId x = l.node().inputs[0];
   const OnnxValueId numbers = m.next("Where", l.node().outputs.front(), 0);
   if (!numbers.valid() || m.node_of(numbers).inputs[2] != x) return false;
-  const OnnxValueId below = replaced_infinity(l, m, numbers, "Greater");
-  const OnnxValueId result = below.valid() ? replaced_infinity(l, m, below, "Less") : OnnxValueId();
+  const OnnxValueId below = replaced_infinity(m, numbers, "Greater");
+  const OnnxValueId result = below.valid() ? replaced_infinity(m, below, "Less") : OnnxValueId();
   if (!result.valid()) return false;
   m.finish(result, l.builder().add("nan_to_num", {l.operand(0)}));
   return true;
@@ -213,16 +206,21 @@ bool match_cdist(OnnxLowering& l) {
   const OnnxValueId difference = m.next("Sub", l.node().outputs.front(), 0);
   if (!difference.valid()) return false;
   const OnnxValueId other = m.node_of(difference).inputs[1];
-  if (!take_maker(l, m, other, "Unsqueeze")) return false;
+  if (!m.take_maker(other, "Unsqueeze")) return false;
   const OnnxValueId y = m.node_of(other).inputs[0];
   const OnnxValueId squares = m.next("Pow", difference, 0);
   const OnnxValueId sum = squares.valid() ? m.next("ReduceSum", squares, 0) : OnnxValueId();
   const OnnxValueId root = sum.valid() ? m.next("Pow", sum, 0) : OnnxValueId();
   if (!root.valid() || m.operand_number(squares, 1) != 2.0) return false;
-  const auto exponent = m.operand_number(root, 1);  // 1 / (2 + 1e-6)
+  // The exporter's root is the power 1 / (2 + 1e-6), which nobody writes by hand.
+  const auto exponent = m.operand_number(root, 1);
+  if (!exponent || std::abs(*exponent - 1 / (2 + 1e-6)) > 1e-8) return false;
   const TensorId left = l.operand(0);
   const TensorId right = l.tensor(y);
-  if (!exponent || *exponent < 0.499 || *exponent > 0.5 || !right.valid()) return false;
+  const OnnxNode& reduction = m.node_of(sum);
+  const std::vector<std::int64_t> summed = l.axes_of(reduction);
+  if (!right.valid() || reduction.integer("keepdims", 1) != 0 || summed.size() != 1) return false;
+  if (summed[0] != -1 && summed[0] != l.builder().shape(left).rank()) return false;
   const auto axis_of = [&](const OnnxNode& node, TensorId x) {
     const std::vector<std::int64_t> axes = l.axes_of(node);
     const std::int64_t rank = l.builder().shape(x).rank() + 1;

@@ -41,9 +41,18 @@ void lower_gather(OnnxLowering& l) {
   l.set(b.add("index", {l.operand(0), l.operand(1)}, {{"axis", axis}}));
 }
 
-// One row for each bag of indices (embedding_bag.hpp). Offsets of a file whose bags are the rows of
-// one tensor are numbers at one distance; PyTorch makes them in forward, for the rows that there
-// are.
+// Returns the indices of a bag where the bags are the rows of one tensor, which Reshape makes one
+// axis of; 0 otherwise.
+std::int64_t length_of_rows(OnnxLowering& l, OnnxValueId indices) {
+  const OnnxNodeId maker = l.uses().producer[indices];
+  if (!maker.valid() || l.file().nodes[maker].op != "Reshape") return 0;
+  const TensorId rows = l.tensor(l.file().nodes[maker].inputs[0]);
+  if (!rows.valid() || l.builder().shape(rows).rank() != 2) return 0;
+  return l.builder().shape(rows)[1];
+}
+
+// One row for each bag of indices (embedding_bag.hpp). The offsets of rows are numbers in the file;
+// PyTorch makes them in forward, for the rows that there are.
 void lower_embedding_bag(OnnxLowering& l) {
   ModelBuilder& b = l.builder();
   const TensorId indices = l.operand(1);
@@ -53,13 +62,13 @@ void lower_embedding_bag(OnnxLowering& l) {
     offsets = l.operand(2);
   } else {
     const std::int64_t count = b.shape(indices)[0];
-    const std::int64_t length =
-        given->known && given->elements() > 1 ? given->integer(1) - given->integer(0) : count;
-    if (length < 1 || count % length != 0) l.fail("its bags are not of one length");
-    offsets = b.add_many("arange", {}, {{"length", count / length}})[0];
+    const std::int64_t length = length_of_rows(l, l.node().inputs[1]);
+    const std::int64_t bags = length > 0 ? count / length : given->elements();
+    offsets = b.add_many("arange", {}, {{"length", bags}})[0];
   }
   l.set(b.add("embedding_bag", {indices, l.operand(0), offsets},
-              {{"mode", l.node().get<std::string>("mode", "mean")}}));
+              {{"mode", l.node().get<std::string>("mode", "mean")},
+               {"include_last_offset", l.node().integer("include_last_offset")}}));
 }
 
 void lower_gather_elements(OnnxLowering& l) {

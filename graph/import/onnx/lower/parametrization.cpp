@@ -40,12 +40,9 @@ bool match_weight_norm(OnnxLowering& l) {
 // are not the first axis; invalid when `value` is something else.
 OnnxValueId weight_as_matrix(OnnxLowering& l, OnnxMatch& m, OnnxValueId value) {
   for (const std::string_view op : {"Reshape", "Transpose"}) {
-    const OnnxNodeId maker = l.uses().producer[value];
-    if (!maker.valid()) break;
-    const OnnxNode& node = l.file().nodes[maker];
-    if (node.op != op) return {};
-    m.take(value);
-    value = node.inputs[0];
+    if (!l.uses().producer[value].valid()) break;
+    if (!m.take_maker(value, op)) return {};
+    value = m.node_of(value).inputs[0];
   }
   return l.is_parameter(value) ? value : OnnxValueId();
 }

@@ -18,23 +18,29 @@ std::int64_t nodes_of(const OnnxWriter& w, std::string_view family) {
 
 // As torch.onnx writes torch.lerp(x, end, weight).
 std::string lerp(OnnxWriter& w, const std::string& x, const std::string& end,
-                 const std::string& weight, const std::string& again, const std::string& rest) {
+                 const std::string& weight) {
   const std::string difference = w.node("Sub", {end, x});
   const std::string near = w.node("Less", {weight, w.number(0.5)});
-  const std::string from_x = w.node("Add", {x, w.node("Mul", {again, difference})});
+  const std::string from_x = w.node("Add", {x, w.node("Mul", {weight, difference})});
+  const std::string rest = w.node("Sub", {w.number(1), weight});
   const std::string from_end = w.node("Sub", {end, w.node("Mul", {difference, rest})});
   return w.node("Where", {near, from_x, from_end});
 }
 
-std::string cdist(OnnxWriter& w, const std::string& x, const std::string& y,
-                  std::int64_t left_axis) {
-  const std::string left = w.node("Unsqueeze", {x, w.integers({left_axis})});
+struct Distances {
+  std::int64_t left_axis = 2;
+  std::int64_t summed = -1;
+  std::int64_t keepdims = 0;
+  double more = 1e-6;  // the exporter's root is the power 1 / (2 + 1e-6)
+};
+std::string cdist(OnnxWriter& w, const std::string& x, const std::string& y, Distances form = {}) {
+  const std::string left = w.node("Unsqueeze", {x, w.integers({form.left_axis})});
   const std::string right = w.node("Unsqueeze", {y, w.integers({1})});
   const std::string squares = w.node("Pow", {w.node("Sub", {left, right}), w.number(2)});
   const std::string sum =
-      w.node("ReduceSum", {squares, w.integers({-1})}, {{"keepdims", std::int64_t{0}}});
+      w.node("ReduceSum", {squares, w.integers({form.summed})}, {{"keepdims", form.keepdims}});
   const std::string exponent =
-      w.node("Div", {w.number(1), w.node("Add", {w.number(2), w.number(1e-6)})});
+      w.node("Div", {w.number(1), w.node("Add", {w.number(2), w.number(form.more)})});
   return w.node("Pow", {sum, exponent});
 }
 
@@ -99,7 +105,7 @@ TEST_SUITE("unit") {
     OnnxProbe number({2, 3, 4});
     OnnxWriter& w = number.w;
     const std::string end = w.parameter("end", {4});
-    w.output(lerp(w, number.x, end, w.number(0.3), w.number(0.3), w.number(0.7)));
+    w.output(lerp(w, number.x, end, w.number(0.3)));
     CHECK(nodes_of(w, "lerp") == 1);
     CHECK(saved(w) == 0);
     // A product for each operand, and the sum of that of the end over the axes that it lacks.
@@ -110,9 +116,9 @@ TEST_SUITE("unit") {
     OnnxProbe tensor({2, 3, 4});
     OnnxWriter& t = tensor.w;
     const std::string weight = t.parameter("weight", {2, 3, 4});
-    t.output(lerp(t, tensor.x, t.parameter("end", {2, 3, 4}), weight, weight,
-                  t.node("Sub", {t.number(1), weight})));
+    t.output(lerp(t, tensor.x, t.parameter("end", {2, 3, 4}), weight));
     CHECK(nodes_of(t, "lerp") == 1);
+    CHECK(nodes_of(t, "sub") + nodes_of(t, "neg") == 0);
     CHECK(saved(t) == tensor.n());
   }
 
@@ -124,18 +130,26 @@ TEST_SUITE("unit") {
     CHECK(nodes_of(w, "nan_to_num") == 1);
     CHECK(nodes_of(w, "masked_fill") + nodes_of(w, "where") == 0);
     CHECK(saved(w) == probe.n());
+    const TrainingGraph graph = trained(w);
+    const OperatorId last = graph.part(PartKind::kBackward).back();
+    CHECK(probe::allocations(graph, graph.part(PartKind::kBackward)) ==
+          probe::Sizes{probe.n(), 3 * probe.n() / 4});
+    CHECK(graph.operators[last].phase == Phase::kBackward);
   }
 
   TEST_CASE("cdist keeps both tensors and the distances") {
     OnnxProbe probe({2, 3, 4});
     OnnxWriter& w = probe.w;
-    w.output(cdist(w, probe.x, w.parameter("y", {2, 5, 4}), 2));
+    w.output(cdist(w, probe.x, w.parameter("y", {2, 5, 4})));
     CHECK(nodes_of(w, "cdist") == 1);
     CHECK(saved(w) == probe.n() + 2 * 3 * 5 * 4);
-    // Both with the axis in the same place are differences of pairs, not of all with all.
-    OnnxProbe pairs({2, 3, 4});
-    pairs.w.output(cdist(pairs.w, pairs.x, pairs.w.parameter("y", {2, 3, 4}), 1));
-    CHECK(nodes_of(pairs.w, "cdist") == 0);
+    // Differences of pairs, another axis, an axis that stays, and a root written by hand.
+    for (const Distances& other : {Distances{.left_axis = 1}, Distances{.summed = 1},
+                                   Distances{.keepdims = 1}, Distances{.more = 0}}) {
+      OnnxProbe pairs({2, 3, 4});
+      pairs.w.output(cdist(pairs.w, pairs.x, pairs.w.parameter("y", {2, 3, 4}), other));
+      CHECK(nodes_of(pairs.w, "cdist") == 0);
+    }
   }
 
   TEST_CASE("an EmbeddingBag is one node that keeps the tables of its bags") {
@@ -181,8 +195,28 @@ TEST_SUITE("unit") {
     CHECK(graph.trained.size() == 2);
   }
 
-  TEST_CASE("another loop is an operator that is not known") {
+  TEST_CASE("bags of a file that is changed to another batch are as many as its rows") {
+    CHECK(saved(bag("ReduceSum", false), {.batch_axis = 0}, 8) == 3 * 8 * 8);
+  }
+
+  TEST_CASE("another loop is an operator that is not known, and a damaged one no crash") {
     CHECK(problem(bag("ReduceMin", false)).find("Loop") != std::string::npos);
+    for (int i = 0; i < 7; ++i) {  // a node of the body without operands
+      CAPTURE(i);
+      OnnxWriter w = bag("ReduceSum", false);
+      for (onnx_file::NodeProto& node : *w.model().mutable_graph()->mutable_node()) {
+        if (node.op_type() != "Loop") continue;
+        onnx_file::GraphProto& body =
+            *node.mutable_attribute(node.attribute_size() - 1)->mutable_g();
+        body.mutable_node(i)->clear_input();
+      }
+      // The ends of the bags (nodes 1 and 3) say nothing that their begins do not.
+      CHECK((problem(w) == "") == (i == 1 || i == 3));
+    }
+    OnnxWriter direct;
+    direct.output(direct.node(
+        "EmbeddingBag", {direct.parameter("w", {5, 4}), direct.input("i", {6}, kOnnxInt64), ""}));
+    CHECK(problem(direct).find("operand") != std::string::npos);
   }
 }
 
