@@ -147,59 +147,78 @@ void keep_arguments(const PolicyContext& context, const BlockRegion& segment,
   }
 }
 
-struct Dropped {
-  std::vector<GapId> gaps;
-  Position issue_at;  // the segment is recomputed before this operator
+bool is_in(const std::vector<Position>& part, Position p) {
+  return std::binary_search(part.begin(), part.end(), p);
+}
+
+// The gaps that close when the segment's backward reads a value that the segment makes.
+struct ClosedByBackward {
+  std::vector<GapId> direct;      // begin in the segment's forward
+  std::vector<GapId> read_later;  // begin where something after the segment reads the value as well
+  Position first_use;
 };
 
-// The gaps that close when the segment's backward reads a value that the segment makes. They begin
-// in the segment's forward, or, where something after the segment reads the value as well (a layer
-// on top of a ReLU), at that later reader. Such a later gap is not dropped if the value still has
-// to be there when the segment is recomputed.
-//
-// The reentrant function recomputes before any operator of the segment's backward, hooks when the
-// first node of autograd that needs a value unpacks it: before the node's first operator, though
-// that may be one that needs a weight only.
-Dropped dropped_gaps(const PolicyContext& context, const BlockRegion& segment,
-                     CheckpointCode code) {
-  const auto is_in = [](const std::vector<Position>& part, Position p) {
-    return std::binary_search(part.begin(), part.end(), p);
-  };
-  Dropped dropped;
-  std::vector<GapId> read_later;
-  Position first_use;
+// Adds those of one value, whose first gap is given.
+void add_gaps_of_value(const PolicyContext& context, const BlockRegion& segment, GapId first,
+                       ClosedByBackward& found) {
+  for (GapId id = first;; id = GapId(id.value + 1)) {
+    const Gap& gap = context.live.gaps[id];
+    if (gap.dead || !gap.to.valid()) return;
+    if (!gap.open() || context.op_at(gap.to).phase != Phase::kBackward) continue;
+    const bool direct = is_in(segment.forward, gap.from);
+    const bool later = is_in(segment.backward, gap.to) && !is_in(segment.backward, gap.from);
+    if (!direct && !later) continue;
+    (direct ? found.direct : found.read_later).push_back(id);
+    found.first_use = found.first_use.valid() ? std::min(found.first_use, gap.to) : gap.to;
+  }
+}
+
+ClosedByBackward closed_by_backward(const PolicyContext& context, const BlockRegion& segment) {
+  ClosedByBackward found;
   for (Position p : segment.forward) {
     const std::span<const Touch> touches = context.graph.touches_of(context.order.at[p].op);
     for (std::size_t i = 0; i < touches.size(); ++i) {
       const Storage& storage = context.graph.storages[touches[i].storage];
       if (touches[i].access != Access::kCreate || storage.initial || storage.persistent) continue;
-      for (GapId id = context.live.after(p, i);; id = GapId(id.value + 1)) {
-        const Gap& gap = context.live.gaps[id];
-        if (gap.dead || !gap.to.valid()) break;
-        if (!gap.open() || context.op_at(gap.to).phase != Phase::kBackward) continue;
-        const bool direct = is_in(segment.forward, gap.from);
-        const bool later = is_in(segment.backward, gap.to) && !is_in(segment.backward, gap.from);
-        if (!direct && !later) continue;
-        (direct ? dropped.gaps : read_later).push_back(id);
-        first_use = first_use.valid() ? std::min(first_use, gap.to) : gap.to;
-      }
+      add_gaps_of_value(context, segment, context.live.after(p, i), found);
     }
   }
-  dropped.issue_at = first_use;
+  return found;
+}
+
+// Returns the operator before which the segment is recomputed. The reentrant function does so
+// before any operator of the segment's backward, hooks when the first node of autograd that needs a
+// value unpacks it: before the node's first operator, though that may be one that needs a weight
+// only.
+Position place_of_recomputation(const PolicyContext& context, const BlockRegion& segment,
+                                Position first_use, CheckpointCode code) {
   const auto place = std::lower_bound(segment.backward.begin(), segment.backward.end(), first_use);
-  if (place != segment.backward.end() && *place == first_use) {
-    const NodeId node = context.op_at(first_use).node;
-    auto begin = place;
-    while (begin != segment.backward.begin() &&
-           (code == CheckpointCode::kReentrant ||
-            (node.valid() && context.op_at(*std::prev(begin)).node == node))) {
-      --begin;
-    }
-    dropped.issue_at = *begin;
+  if (place == segment.backward.end() || *place != first_use) return first_use;
+  if (code == CheckpointCode::kReentrant) return segment.backward.front();
+  const NodeId node = context.op_at(first_use).node;
+  auto begin = place;
+  while (node.valid() && begin != segment.backward.begin() &&
+         context.op_at(*std::prev(begin)).node == node) {
+    --begin;
   }
-  for (GapId id : read_later) {
-    const Gap& gap = context.live.gaps[id];
-    if (gap.release < dropped.issue_at) dropped.gaps.push_back(id);
+  return *begin;
+}
+
+struct Dropped {
+  std::vector<GapId> gaps;
+  Position issue_at;  // the segment is recomputed before this operator
+};
+
+// A gap that a later reader opens (a layer on top of a ReLU) is not dropped if the value still has
+// to be there when the segment is recomputed.
+Dropped dropped_gaps(const PolicyContext& context, const BlockRegion& segment,
+                     CheckpointCode code) {
+  ClosedByBackward found = closed_by_backward(context, segment);
+  if (!found.first_use.valid()) return {};
+  Dropped dropped{.gaps = std::move(found.direct),
+                  .issue_at = place_of_recomputation(context, segment, found.first_use, code)};
+  for (GapId id : found.read_later) {
+    if (context.live.gaps[id].release < dropped.issue_at) dropped.gaps.push_back(id);
   }
   return dropped;
 }
@@ -280,8 +299,9 @@ void recompute_segment(const PolicyContext& context, const BlockRegion& segment,
     if (reentrant) {
       checkpoint_detail::keep_arguments(context, segment, forward, group);
     } else {
-      for (StorageId input : forward.given())
+      for (StorageId input : forward.given()) {
         group.kept.push_back({.storage = input, .bytes = {}, .since = {}, .until = last_use});
+      }
     }
   }
   const GroupId id = plan.add_group(std::move(group));
@@ -294,9 +314,10 @@ CheckpointOptions decode_checkpoint_options(const Decoder& d) {
   CheckpointOptions options{reentrant ? CheckpointCode::kReentrant : CheckpointCode::kHooks};
   if (d.has("early_stop")) {
     options.early_stop = d.required<bool>("early_stop");
-    if (reentrant && *options.early_stop)
+    if (reentrant && *options.early_stop) {
       d.fail_at("early_stop",
                 "a reentrant recomputation runs the whole segment; add reentrant: false");
+    }
   }
   return options;
 }

@@ -35,6 +35,50 @@ bool only_counts(const OnnxNode& node) {
          std::find(std::begin(kOps), std::end(kOps), node.op) != std::end(kOps);
 }
 
+bool is_bag(const OnnxNode& node) {
+  return node.op == "EmbeddingBag";
+}
+
+void take_offsets(OnnxModel& model) {
+  IdVector<OnnxValueId, OnnxNodeId> maker(model.names.size());
+  for (OnnxNodeId id : ids_of(model.nodes)) {
+    for (OnnxValueId output : model.nodes[id].outputs) {
+      if (output.valid()) maker[output] = id;
+    }
+  }
+  for (OnnxNode& node : model.nodes) {
+    if (!is_bag(node) || !node.has_input(2)) continue;
+    const OnnxNodeId ends = maker[node.inputs[2]];
+    if (ends.valid() && model.nodes[ends].op == "Concat" && model.nodes[ends].has_input(0)) {
+      node.inputs[2] = model.nodes[ends].inputs.front();
+    } else {
+      node.attributes.emplace_back("include_last_offset", std::int64_t{1});
+    }
+  }
+}
+
+// From the last node to the first: what nothing reads any more, and only counted, goes.
+void remove_counts(OnnxModel& model) {
+  IdVector<OnnxValueId, char> read(model.names.size(), 0);
+  for (OnnxValueId output : model.outputs) {
+    if (output.valid()) read[output] = 1;
+  }
+  std::vector<OnnxNode> kept;
+  for (std::size_t i = model.nodes.size(); i-- > 0;) {
+    OnnxNode& node = model.nodes[OnnxNodeId(i)];
+    const bool is_read = std::any_of(node.outputs.begin(), node.outputs.end(),
+                                     [&](OnnxValueId v) { return v.valid() && read[v] != 0; });
+    if (!is_read && only_counts(node)) continue;
+    for (OnnxValueId input : node.inputs) {
+      if (input.valid()) read[input] = 1;
+    }
+    kept.push_back(std::move(node));
+  }
+  model.nodes = {};
+  for (auto node = kept.rbegin(); node != kept.rend(); ++node)
+    model.nodes.push_back(std::move(*node));
+}
+
 }  // namespace
 }  // namespace embedding_bag_detail
 
@@ -73,42 +117,9 @@ std::optional<OnnxEmbeddingBag> embedding_bag_of(const onnx_file::NodeProto& nod
 
 void take_offsets_of_bags(OnnxModel& model) {
   using namespace embedding_bag_detail;  // NOLINT: the names of this file
-  const auto is_bag = [](const OnnxNode& node) { return node.op == "EmbeddingBag"; };
   if (std::none_of(model.nodes.begin(), model.nodes.end(), is_bag)) return;
-  IdVector<OnnxValueId, OnnxNodeId> maker(model.names.size());
-  for (OnnxNodeId id : ids_of(model.nodes)) {
-    for (OnnxValueId output : model.nodes[id].outputs) {
-      if (output.valid()) maker[output] = id;
-    }
-  }
-  for (OnnxNode& node : model.nodes) {
-    if (!is_bag(node) || !node.has_input(2)) continue;
-    const OnnxNodeId ends = maker[node.inputs[2]];
-    if (ends.valid() && model.nodes[ends].op == "Concat" && model.nodes[ends].has_input(0)) {
-      node.inputs[2] = model.nodes[ends].inputs.front();
-    } else {
-      node.attributes.emplace_back("include_last_offset", std::int64_t{1});
-    }
-  }
-  // From the last node to the first: what nothing reads any more, and only counted, goes.
-  IdVector<OnnxValueId, char> read(model.names.size(), 0);
-  for (OnnxValueId output : model.outputs) {
-    if (output.valid()) read[output] = 1;
-  }
-  std::vector<OnnxNode> kept;
-  for (std::size_t i = model.nodes.size(); i-- > 0;) {
-    OnnxNode& node = model.nodes[OnnxNodeId(i)];
-    const bool is_read = std::any_of(node.outputs.begin(), node.outputs.end(),
-                                     [&](OnnxValueId v) { return v.valid() && read[v] != 0; });
-    if (!is_read && only_counts(node)) continue;
-    for (OnnxValueId input : node.inputs) {
-      if (input.valid()) read[input] = 1;
-    }
-    kept.push_back(std::move(node));
-  }
-  model.nodes = {};
-  for (auto node = kept.rbegin(); node != kept.rend(); ++node)
-    model.nodes.push_back(std::move(*node));
+  take_offsets(model);
+  remove_counts(model);
 }
 
 }  // namespace tidemark
