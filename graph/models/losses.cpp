@@ -74,7 +74,7 @@ TensorId nll_loss(ModelBuilder& b, TensorId x) {
   return b.add("nll_loss", {scores, targets_of_classes(b, scores)});
 }
 
-// (a * b).sum(-1), and 1e-8 beside the squared lengths.
+// (x * y).sum(-1)
 TensorId dot(ModelBuilder& b, TensorId x, TensorId y) {
   return b.add("sum", {b.multiply(x, y)}, {{"axes", std::vector<std::int64_t>{-1}}});
 }

@@ -58,7 +58,7 @@ bool uses_any_room(const PlanPolicy& policy) {
 struct Plans {
   std::vector<const PlanPolicy*> policies;
   std::vector<std::vector<PlanResult>> grid;  // by policy and budget
-  std::vector<bool> in_time;                  // by policy: no plan was cut off by the time limit
+  std::vector<bool> in_time;  // by policy: true only where the time limit cut off no plan
 };
 
 // Plans with every policy of the registry that takes this graph without parameters of its own.

@@ -97,8 +97,8 @@ void OnnxLowering::add_loss() {
                     fmt::format("{} returns its loss, so {} would not be taken; leave it out",
                                 file_.path, loss));
   }
-  // What the loss takes: the output, or as many outputs as it compares in the file's order. The
-  // caller holds the others.
+  // The loss takes the output, or as many outputs as it compares, in the file's order. The caller
+  // holds the others.
   std::vector<TensorId> results;
   if (count == 1) results.push_back(output);
   for (OnnxValueId value : file_.outputs) {

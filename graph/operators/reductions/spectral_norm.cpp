@@ -20,7 +20,8 @@ void infer(Inference& inference) {
   inference.create(weight.shape, weight.dtype);
 }
 
-// Five products of the matrix with a vector, two in the power iteration without gradients.
+// Three products of the matrix with a vector, two of them in the power iteration without gradients,
+// and the division.
 ForwardKernel forward(const NodeView& node) {
   const Tensor& weight = node.input(kWeight);
   Work work = work_on(OperatorClass::kReduction, flops_per(7, weight), {weight, weight, weight},
