@@ -51,6 +51,9 @@ void add_line(JournalLines& lines, std::size_t number, std::string_view line) {
   }
 }
 
+// A line holds one point's result, which takes some kilobytes.
+constexpr std::size_t kMaxLineBytes = kMaxFileBytes / 8;
+
 // Reads up to a line break, which is not part of the line. Returns false at the end of the file,
 // even within a line.
 bool read_line(std::streambuf& file, std::string& line, const std::string& path) {
@@ -60,9 +63,9 @@ bool read_line(std::streambuf& file, std::string& line, const std::string& path)
     const char c = Traits::to_char_type(next);
     if (c == '\n') return true;
     line += c;
-    if (line.size() > kMaxFileBytes) {
+    if (line.size() > kMaxLineBytes) {
       throw UserError({.file = path}, {},
-                      fmt::format("a line is longer than {} MiB", kMaxFileBytes >> 20));
+                      fmt::format("a line is longer than {} MiB", kMaxLineBytes >> 20));
     }
   }
   return false;

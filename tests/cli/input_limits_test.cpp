@@ -35,11 +35,14 @@ TEST_SUITE("unit") {
     const Workspace workspace;
     const std::string eviction = " --heuristic dtr --mode eager --budget 80";
     workspace.write("s.yaml", "model: gpt2\nhardware: a100-sxm-40gb\ntraining: {sequence: 64}\n");
-    check_refused(workspace.run("replay eviction /dev/zero" + eviction, kLittleMemory),
-                  "/dev/zero: larger than 256 MiB");
-    check_refused(workspace.run("run /dev/zero --gpu a100-sxm-40gb", kLittleMemory), "/dev/zero");
-    check_refused(workspace.run("run s.yaml -s hardware=/dev/zero", kLittleMemory), "/dev/zero");
-    check_refused(workspace.run("pack /dev/zero", kLittleMemory), "/dev/zero");
+    // A device is no text from its first byte on; what `yes` writes is.
+    const std::string no_text = "/dev/zero:1:1: a NUL byte";
+    check_refused(workspace.run("replay eviction /dev/zero" + eviction, kLittleMemory), no_text);
+    check_refused(workspace.run("run /dev/zero --gpu a100-sxm-40gb", kLittleMemory), no_text);
+    check_refused(workspace.run("run s.yaml -s hardware=/dev/zero", kLittleMemory), no_text);
+    check_refused(workspace.run("pack /dev/zero", kLittleMemory), no_text);
+    check_refused(workspace.run("pack /dev/stdin", std::string(kLittleMemory) + "yes 'a: 1' |"),
+                  "/dev/stdin: larger than 256 MiB");
     check_refused(workspace.run("replay allocator /dev/zero --capacity 1GiB", kLittleMemory),
                   "/dev/zero");
     std::filesystem::create_directory(workspace.folder() / "out");

@@ -32,7 +32,8 @@ template <class... Names>
   return {};
 }
 [[nodiscard]] inline std::string browser_on_path() {
-  return program_on_path("chromium", "chromium-browser", "google-chrome");
+  return program_on_path("chromium-headless-shell", "chromium", "chromium-browser",
+                         "google-chrome");
 }
 
 }  // namespace tidemark::test
