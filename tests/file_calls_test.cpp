@@ -45,6 +45,9 @@ std::vector<std::string> throwing_calls(const std::string& path, const std::stri
   // A loop over a folder throws where it goes on.
   static const std::regex kLoops(
       R"(for \([^;(){}]*:\s*(?:std::)?(?:fs|filesystem)::(?:recursive_)?directory_iterator\()");
+  // Every name of the file system is written with one of the two.
+  if (text.find("fs::") == std::string::npos && text.find("filesystem::") == std::string::npos)
+    return {};
   const std::string code = test::code_only(text);
   std::set<std::string> codes;
   for (std::sregex_iterator at(code.begin(), code.end(), kCodes), end; at != end; ++at)

@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -142,7 +141,7 @@ std::string read_text_file(const std::string& path) {
     if (count == 0) break;
     text.append(chunk, 0, count);
     // What is no text is read no further: devices and disk images have no end to wait for.
-    if (std::memchr(chunk.data(), 0, count) != nullptr) document_detail::check_text(text, path);
+    if (chunk.find('\0') < count) document_detail::check_text(text, path);
     if (text.size() > kMaxFileBytes) fail(fmt::format("larger than {} MiB", kMaxFileBytes >> 20));
   }
   if (std::ferror(stream.get()) != 0) {

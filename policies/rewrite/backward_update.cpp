@@ -34,6 +34,7 @@ OperatorId copy_of(const TrainingGraph& graph, const std::vector<OperatorId>& pa
 std::vector<Place> places_of(const TrainingGraph& graph, const std::vector<OperatorId>& part,
                              const std::vector<TensorUpdate>& updates) {
   std::vector<StorageId> gradients;
+  gradients.reserve(updates.size());
   for (const TensorUpdate& update : updates)
     gradients.push_back(update.tensor->gradient);
   const std::vector<std::size_t> completed = gradient_completions(graph, part, gradients);

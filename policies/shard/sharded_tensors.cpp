@@ -22,9 +22,10 @@ StorageId add_kept(TrainingGraph& graph, std::string name, DType type, Elements 
 }
 
 StateRanks state_ranks(const Mesh& mesh, bool of_expert) {
-  if (!of_expert || mesh.size(MeshDimension::kExpert) == 1)
+  if (!of_expert || mesh.size(MeshDimension::kExpert) == 1) {
     return {.shard = mesh.size(MeshDimension::kShard),
             .replicas = mesh.size(MeshDimension::kReplicate)};
+  }
   return {.shard = mesh.expert_shard(), .replicas = mesh.expert_replicas() / mesh.expert_shard()};
 }
 

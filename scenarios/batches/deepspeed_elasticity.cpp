@@ -43,7 +43,7 @@ std::int64_t common_multiple(const std::vector<std::int64_t>& numbers, std::int6
   std::int64_t multiple = 1;
   for (const std::int64_t number : numbers) {
     const std::int64_t factor = number / std::gcd(multiple, number);
-    if (multiple > above / factor) return above + 1;
+    if (factor > above / multiple) return above + 1;
     multiple *= factor;
   }
   return multiple;

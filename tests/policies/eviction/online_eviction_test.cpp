@@ -21,7 +21,7 @@
 
 namespace tidemark::online_eviction_test {
 
-using tidemark::test::NaiveEviction;
+using tidemark::test::naive_eviction;
 
 namespace {
 
@@ -293,7 +293,7 @@ TEST_SUITE("property") {
             CAPTURE(static_cast<int>(heuristic));
             CAPTURE(static_cast<int>(mode));
             CAPTURE(percent);
-            check_equal(replay_eviction(log, options), NaiveEviction(log, options).run());
+            check_equal(replay_eviction(log, options), naive_eviction(log, options));
           }
         }
       }
@@ -338,7 +338,7 @@ TEST_SUITE("property") {
           CAPTURE(seed);
           CAPTURE(static_cast<int>(heuristic));
           CAPTURE(static_cast<int>(mode));
-          check_equal(replay_eviction(log, options), NaiveEviction(log, options).run());
+          check_equal(replay_eviction(log, options), naive_eviction(log, options));
         }
       }
     }
