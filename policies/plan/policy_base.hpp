@@ -9,7 +9,7 @@
 
 namespace tidemark {
 
-// Limits that a comparison gives to the searches of all its policies.
+// Limits that a study of many steps gives to the searches of all policies.
 struct SearchLimits {
   std::int64_t iterations = 0;
   Duration time = {};  // wall-clock time of one plan
@@ -32,9 +32,9 @@ class Policy {
   [[nodiscard]] virtual std::optional<Bytes> budget() const { return std::nullopt; }
   // Gives the policy another budget, before it plans. False if it takes none.
   [[nodiscard]] virtual bool set_budget(Bytes /*budget*/) { return false; }
-  // Limits the policy's search, before it plans, unless its parameters do. Policies that do not
-  // search ignore it.
-  virtual void limit_search(const SearchLimits& /*limits*/) {}
+  // Limits the policy's search, before it plans, unless its parameters do. Returns whether it is
+  // limited by this; policies that do not search are not.
+  virtual bool limit_search(const SearchLimits& /*limits*/) { return false; }
   // Whether it changes a step that trains nothing, such as an evaluation: policies for gradients,
   // updates and what is kept for backward do not. `computes_loss`: the step ends with the loss.
   [[nodiscard]] virtual bool acts_in_evaluation(bool /*computes_loss*/) const { return true; }

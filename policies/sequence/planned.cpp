@@ -25,6 +25,10 @@ namespace {
 // order without repeats.
 constexpr int kAttempts = 4;
 
+// Orders with memory held back are asked for up to four times, after one for the whole device: each
+// may search for this part of the time, so that all of them add half of it.
+constexpr int kPartsToHoldBack = 8;
+
 // Returns a parameter's value as the scenario writes it.
 std::string text_of(const Value& value) {
   std::string text = value.scalar;
@@ -56,8 +60,8 @@ class Planned final : public SequencePolicy {
     budget_given_ = true;
     return true;
   }
-  void limit_search(const SearchLimits& limits) override {
-    tidemark::limit_search(request_, limits);
+  bool limit_search(const SearchLimits& limits) override {
+    return policy_.search.time_limit && tidemark::limit_search(request_, limits);
   }
 
   [[nodiscard]] std::vector<std::unique_ptr<SequencePolicy>> stand_ins() const override {
@@ -200,6 +204,7 @@ class Planned final : public SequencePolicy {
     request.budget = Bytes(budget);
     request.time_limit /= static_cast<std::int64_t>(plans.size());
     if (plan.fetched_least) request.time_limit /= kAttempts;
+    if (context.held_back > Bytes(0)) request.time_limit /= kPartsToHoldBack;
     request.known = known_schedule(context, index);
     if (request.known != nullptr && evaluate(plan.problem, *request.known).peak > budget)
       request.known = nullptr;

@@ -71,10 +71,11 @@ PlanRequest decode_request(const Decoder& parameters, const PlanPolicy& policy,
   return request;
 }
 
-void limit_search(PlanRequest& request, const SearchLimits& limits) {
-  if (request.limited) return;
+bool limit_search(PlanRequest& request, const SearchLimits& limits) {
+  if (request.limited) return false;
   request.iterations = limits.iterations;
   request.time_limit = std::min(limits.time, plan_request_detail::kLongestPlan);
+  return true;
 }
 
 }  // namespace tidemark

@@ -12,7 +12,7 @@ namespace tidemark {
 [[nodiscard]] PlanRequest decode_request(const Decoder& parameters, const PlanPolicy& policy,
                                          PlanRequest request);
 
-// Limits the search of a request whose scenario gives no limit.
-void limit_search(PlanRequest& request, const SearchLimits& limits);
+// Limits the search of a request whose scenario gives no limit. Returns whether it did.
+bool limit_search(PlanRequest& request, const SearchLimits& limits);
 
 }  // namespace tidemark

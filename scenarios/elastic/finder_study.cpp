@@ -46,18 +46,23 @@ FinderStudy study_finder(const Value& document, const Environment& environment,
   const ValuePoints points(document, environment, options);
   FinderStudy study;
   study.finder = finder;
+  bool limited = false;
   const FinderTrials found = find_batch(finder, [&](std::int64_t batch) {
+    TriedValue tried = points.simulate(batch, {}, SearchEffort::kTrial);
+    limited = limited || tried.limited;
     study.trials.push_back(
-        finder_study_detail::trial_of(batch, points.simulate(batch, {}), finder.trial_steps));
+        finder_study_detail::trial_of(batch, std::move(tried.result), finder.trial_steps));
     return study.trials.back().went_through;
   });
   study.found = found.found;
   for (const FinderTrial& trial : study.trials) {
     study.time += trial.time;
-    if (trial.batch == study.found) study.fits = trial.result.status == PointStatus::kFits;
+    if (trial.batch == study.found && !limited)
+      study.fits = trial.result.status == PointStatus::kFits;
   }
   if (study.found > 0 && !study.fits)
-    study.fits = points.simulate(study.found, {}).status == PointStatus::kFits;
+    study.fits =
+        points.simulate(study.found, {}, SearchEffort::kWhole).result.status == PointStatus::kFits;
   return study;
 }
 

@@ -270,4 +270,10 @@ Scenario decode_scenario(const Value& document, const Environment& environment) 
   return result;
 }
 
+Scenario trial_scenario(const Value& document, const Environment& environment) {
+  Scenario scenario = decode_scenario(document, environment);
+  limit_searches(scenario, kTrialSearch);
+  return scenario;
+}
+
 }  // namespace tidemark

@@ -101,8 +101,7 @@ class DeviceEvaluator final : public Evaluator {
   [[nodiscard]] Scenario decoded(const Value& document, const Value& list,
                                  std::optional<Bytes> budget, Bytes reserve) const {
     Scenario scenario = decode_scenario(document, environment_);
-    for (AnyPolicy& policy : scenario.policies)
-      policy_of(policy).limit_search(spec_.limits);
+    limit_searches(scenario, spec_.limits);
     if (budget) set_budgets(scenario, listed_policies(list), *budget, reserve);
     return scenario;
   }

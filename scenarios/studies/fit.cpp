@@ -12,6 +12,7 @@
 #include "graph/core/errors.hpp"
 #include "scenarios/read/short_form.hpp"
 #include "scenarios/studies/parallel.hpp"
+#include "scenarios/studies/simulate_point.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 
 namespace tidemark {
@@ -61,7 +62,10 @@ class Search {
     std::int64_t fails = first_that_fits(last).value_or(step);
     while (at(fails).status == PointStatus::kFits) {
       fits = fails;
-      if (fits == last) return result(fits, std::nullopt, std::nullopt);
+      if (fits == last) {
+        fits = confirmed(fits, last);
+        return result(fits, fits < last ? std::optional(fits + step) : std::nullopt, std::nullopt);
+      }
       fails = fits > last / 2 ? last : 2 * fits;
     }
     while (fails - fits > step) {
@@ -79,6 +83,7 @@ class Search {
     // Between the values that were tried the next one may be left out.
     while (fits < last && at(fits + step).status == PointStatus::kFits)
       fits += step;
+    fits = confirmed(fits, last);
     return result(fits, fits < last ? std::optional(fits + step) : std::nullopt, excluded);
   }
 
@@ -120,13 +125,32 @@ class Search {
     return fails;
   }
 
+  // Returns the largest value that fits where policies search as long as the scenario lets them,
+  // from one that fits in a trial on.
+  std::int64_t confirmed(std::int64_t fits, std::int64_t last) {
+    const std::int64_t step = options_.multiple_of;
+    while (fits > 0 && whole(fits).status != PointStatus::kFits)
+      fits -= step;
+    while (fits < last && whole(fits + step).status == PointStatus::kFits)
+      fits += step;
+    return fits;
+  }
+
+  const PointResult& whole(std::int64_t value) {
+    static_cast<void>(at(value));
+    TriedValue& tried = tried_.at(value);
+    if (tried.limited) tried = points_.simulate(value, tried.result.name, SearchEffort::kWhole);
+    return tried.result;
+  }
+
   const PointResult& at(std::int64_t value) {
     const auto found = tried_.find(value);
-    if (found != tried_.end()) return found->second;
+    if (found != tried_.end()) return found->second.result;
     const bool first = tried_.empty();
-    PointResult point = points_.simulate(value, first ? "" : tried_.begin()->second.name,
-                                         options_.simulate.suggestions && first);
-    return tried_.emplace(value, std::move(point)).first->second;
+    TriedValue tried =
+        points_.simulate(value, first ? "" : tried_.begin()->second.result.name,
+                         SearchEffort::kTrial, options_.simulate.suggestions && first);
+    return tried_.emplace(value, std::move(tried)).first->second.result;
   }
 
   Fit result(std::int64_t fits, std::optional<std::int64_t> next,
@@ -141,14 +165,14 @@ class Search {
     for (auto& [value, point] : tried_) {
       if (value == fits) found.largest = found.tried.size();
       if (value == next) found.next = found.tried.size();
-      found.tried.push_back({value, std::move(point)});
+      found.tried.push_back({value, std::move(point.result)});
     }
     return found;
   }
 
   const ValuePoints& points_;
   const FitOptions& options_;
-  std::map<std::int64_t, PointResult> tried_;
+  std::map<std::int64_t, TriedValue> tried_;
 };
 
 }  // namespace
@@ -169,23 +193,27 @@ ValuePoints::ValuePoints(const Value& document, const Environment& environment,
   document_ = std::move(points.front().document);
 }
 
-PointResult ValuePoints::simulate(std::int64_t value, const std::string& name,
-                                  bool suggestions) const {
+TriedValue ValuePoints::simulate(std::int64_t value, const std::string& name, SearchEffort effort,
+                                 bool suggestions) const {
   Value changed = document_;
   Override change{options_.key, text_value(fmt::to_string(value), {.file = "--maximize"})};
   apply_override(changed, change);
-  SimulateOptions simulate = options_.simulate;
-  simulate.suggestions = suggestions;
-  PointResult point;
+  PointRequest request{.options = options_.simulate};
+  request.options.suggestions = suggestions;
+  TriedValue tried;
   try {
-    point = simulate_points(changed, environment_, 1, simulate).front();
+    Scenario scenario = decode_scenario(changed, environment_);
+    refuse_elastic(scenario);
+    if (effort == SearchEffort::kTrial) tried.limited = limit_searches(scenario, kTrialSearch);
+    tried.result = simulate_alone(changed, std::move(scenario), environment_, request);
   } catch (const UserError& error) {
     if (name.empty()) throw;  // no value can be built, or none that is a multiple
-    point.name = name;
-    point.error = error.what();
+    tried.result.name = name;
+    tried.result.status = PointStatus::kError;
+    tried.result.error = error.what();
   }
-  point.overrides.push_back(std::move(change));
-  return point;
+  tried.result.overrides.push_back(std::move(change));
+  return tried;
 }
 
 Fit fit(const Value& document, const Environment& environment, const FitOptions& options) {

@@ -37,6 +37,15 @@ struct Fit {
   std::int64_t untried = 0;  // values between `largest` and `excluded_from` that were not tried
 };
 
+// A value that is simulated: as one of many, for which searches of policies that no parameter
+// limits end after kTrialSearch, or as the user would run it.
+enum class SearchEffort : std::uint8_t { kTrial, kWhole };
+
+struct TriedValue {
+  PointResult result;
+  bool limited = false;  // kTrial ended the search of a policy earlier than the scenario would
+};
+
 // A scenario of one point, simulated with one value of a key after another.
 class ValuePoints {
  public:
@@ -46,8 +55,8 @@ class ValuePoints {
 
   // Simulates the scenario with a value of the key. Where that cannot be built the result is an
   // error with `name`, or UserError is thrown if `name` is empty.
-  [[nodiscard]] PointResult simulate(std::int64_t value, const std::string& name,
-                                     bool suggestions = false) const;
+  [[nodiscard]] TriedValue simulate(std::int64_t value, const std::string& name,
+                                    SearchEffort effort, bool suggestions = false) const;
 
  private:
   Value document_;
@@ -58,7 +67,8 @@ class ValuePoints {
 // Doubles the value from `multiple_of` until it does not fit, then halves the interval. Where the
 // smallest value does not fit, it goes on only as long as live bytes shrink with larger ones. A
 // value may fit though a smaller one does not, where fragmentation decides: those up to
-// `excluded_from` are tried, too, or kTriedAbove of them, evenly. Throws UserError where the
+// `excluded_from` are tried, too, or kTriedAbove of them, evenly. Policies search as for a trial;
+// the answer and the next value are simulated with the whole search. Throws UserError where the
 // smallest value cannot be built, with the reason; for a key that does not affect memory; for a
 // sweep of several points.
 inline constexpr int kTriedAbove = 128;

@@ -161,7 +161,7 @@ class Search {
     Value document = document_;
     for (const Override& change : recipe.overrides)
       apply_override(document, change);
-    const Scenario scenario = decode_scenario(document, environment_);
+    const Scenario scenario = trial_scenario(document, environment_);
     recipe.point = simulate(scenario, build_training(scenario),
                             {.smallest_capacity = false, .largest_tensors = 0});
     return recipe;

@@ -50,6 +50,17 @@ SimulatedPoint simulate_point(const Value& document, Scenario scenario,
   return {.result = std::move(result), .detail = std::move(detail)};
 }
 
+PointResult simulate_alone(const Value& document, const Scenario& scenario,
+                           const Environment& environment, const PointRequest& request) {
+  try {
+    auto model = std::make_shared<const TrainedModel>(build_training(scenario));
+    return simulate_point_detail::run_once(document, scenario, std::move(model), environment,
+                                           request, {});
+  } catch (const UserError& error) {
+    throw located(error, document);
+  }
+}
+
 DetailedPoint simulate_in_detail(const Value& document, std::size_t index,
                                  const Environment& environment, const SimulateOptions& options) {
   const Value point = point_document(document, sweep_points(document).at(index));

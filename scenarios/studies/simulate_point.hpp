@@ -26,6 +26,11 @@ struct PointRequest {
                                             const Environment& environment,
                                             const PointRequest& request);
 
+// Does the same with a model of its own.
+[[nodiscard]] PointResult simulate_alone(const Value& document, const Scenario& scenario,
+                                         const Environment& environment,
+                                         const PointRequest& request);
+
 // Simulates the only point of a document, or point `index` of its sweep. Throws UserError.
 [[nodiscard]] DetailedPoint simulate_in_detail(const Value& document, std::size_t index,
                                                const Environment& environment,

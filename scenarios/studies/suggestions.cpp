@@ -118,7 +118,7 @@ bool Trials::run(const Candidate& candidate, const Compiled* compiled) {
     Value document = original_.document;
     for (const Override& change : result.overrides)
       apply_override(document, change);
-    const Scenario changed = decode_scenario(document, original_.environment);
+    const Scenario changed = trial_scenario(document, original_.environment);
     const PointResult point = simulate_changed(changed, original_, compiled);
     result.fits = point.status == PointStatus::kFits;
     result.status = point.run.status;
@@ -149,11 +149,11 @@ bool Trials::seems_to_fit(const Candidate& candidate) const {
     Value document = original_.document;
     for (const Override& change : measures_.overrides(candidate))
       apply_override(document, change);
-    Scenario changed = decode_scenario(document, original_.environment);
+    Scenario changed = trial_scenario(document, original_.environment);
     if (changed.training.accumulate > kShown) {
       apply_override(document,
                      {"training.accumulate", text_value(fmt::to_string(kShown), Location{})});
-      changed = decode_scenario(document, original_.environment);
+      changed = trial_scenario(document, original_.environment);
     }
     return simulate_changed(changed, original_, nullptr).status == PointStatus::kFits;
   } catch (const UserError&) {

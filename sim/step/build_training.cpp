@@ -216,6 +216,13 @@ TrainingSystem training_system(const StepSpec& spec) {
   return main_gradients ? TrainingSystem::kMegatron : TrainingSystem::kTorch;
 }
 
+bool limit_searches(StepSpec& spec, const SearchLimits& limits) {
+  bool limited = false;
+  for (AnyPolicy& policy : spec.policies)
+    limited = policy_of(policy).limit_search(limits) || limited;
+  return limited;
+}
+
 RewriteContext rewrite_context(const StepSpec& spec) {
   return {.mesh = spec.mesh,
           .device = &spec.device,

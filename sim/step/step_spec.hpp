@@ -2,6 +2,7 @@
 // allocator and policies.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -92,6 +93,13 @@ struct StepSpec {
 
 // Returns the view of a step that rewrites get; it refers to the spec.
 [[nodiscard]] RewriteContext rewrite_context(const StepSpec& spec);
+
+// Limits of a step that is one of many which are tried for one answer. A second suffices for nearly
+// the plan that ten find; the iterations make most of them the same on every machine.
+inline constexpr SearchLimits kTrialSearch{.iterations = 500, .time = std::chrono::seconds(2)};
+
+// Limits the searches of all policies whose parameters do not. Returns whether there are any.
+bool limit_searches(StepSpec& spec, const SearchLimits& limits);
 
 // Returns the policies of one kind, in the order in which they are listed.
 template <class Policy>

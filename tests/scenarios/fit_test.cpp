@@ -1,6 +1,8 @@
 #include "scenarios/studies/fit.hpp"
 
 #include <algorithm>
+#include <string>
+#include <utility>
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -81,6 +83,44 @@ TEST_SUITE("property") {
 }
 
 TEST_SUITE("unit") {
+  TEST_CASE("policies that search are tried briefly; the answer has their whole search") {
+    const ScenarioFolder folder("fit");
+    const std::string layers = folder.write("layers.yaml",
+                                            "name: mlp\n"
+                                            "inputs: {x: [batch, 512]}\n"
+                                            "layers: [{linear: 4096}, gelu, {linear: 512}, gelu, "
+                                            "{linear: 4096}, gelu, {linear: 512}]\n");
+    const auto scenario = [&](const std::string& policies) {
+      return parse_document(
+          fmt::format("{{model: {{layers: \"{}\"}}, hardware: {{gpu: v100-sxm-16gb,"
+                      " hbm: {{capacity: 1GiB}}}}, training: {{loss: mse}}, policies: {}}}",
+                      layers, policies),
+          "test.yaml");
+    };
+    const FitOptions options{.key = "training.micro_batch",
+                             .multiple_of = 512,
+                             .simulate = {.convergence_limit = kConvergenceLimit}};
+    const auto limited = [&](const std::string& policies, SearchEffort effort) {
+      const Value document = scenario(policies);
+      return ValuePoints(document, environment(), options).simulate(512, {}, effort).limited;
+    };
+    CHECK(limited("[optimal]", SearchEffort::kTrial));
+    CHECK_FALSE(limited("[optimal]", SearchEffort::kWhole));
+    CHECK_FALSE(limited("[optimal: {iterations: 20}]", SearchEffort::kTrial));
+    CHECK_FALSE(limited("[optimal: {time_limit: 5s}]", SearchEffort::kTrial));
+    CHECK_FALSE(limited("[checkpoint_every]", SearchEffort::kTrial));
+    // A graph this small is solved exactly, so trial and whole search agree.
+    const auto answer = [&](const std::string& policies) {
+      const Fit found = fit(scenario(policies), environment(), options);
+      REQUIRE(found.largest);
+      const FitPoint& best = found.tried[*found.largest];
+      return std::pair(best.value, best.result.run.step);
+    };
+    const auto searched = answer("[optimal]");
+    CHECK(searched == answer("[optimal: {time_limit: 10s}]"));
+    CHECK(searched.first > answer("[]").first);
+  }
+
   TEST_CASE("other keys, multiples, limits, and values that cannot be built") {
     const Value scenario = document("");
     const Fit sequence =
