@@ -133,12 +133,14 @@ std::vector<std::string> commands(const Page& page) {
   return found;
 }
 
+constexpr const char* kAWhile = test::kInstrumented ? "timeout 3" : "timeout 0.2";
+
 // Returns the error with which `tidemark` refuses a command that it cannot parse. A missing file of
 // the page is an error of a later stage, and a command may be named without its required arguments.
-std::string parse_fault(const tidemark::testing::Workspace& work, const std::string& arguments) {
+std::string parse_fault(const tidemark::testing::Workspace& work, const std::string& arguments,
+                        const std::string& while_it_runs) {
   // A command that still runs after a while has been parsed.
-  const tidemark::testing::Outcome outcome =
-      work.run(arguments, test::kInstrumented ? "timeout 3" : "timeout 0.2");
+  const tidemark::testing::Outcome outcome = work.run(arguments, while_it_runs);
   constexpr int kTimedOut = 124;
   if (outcome.code == kTimedOut) return "";
   const bool refused = contains(outcome.err, "see: ") && !contains(outcome.err, "is required");
@@ -147,14 +149,15 @@ std::string parse_fault(const tidemark::testing::Workspace& work, const std::str
   return outcome.code >= 0 && outcome.code <= 2 && !refused && !unknown ? "" : outcome.err;
 }
 
-std::string command_fault(const tidemark::testing::Workspace& work, const std::string& command) {
+std::string command_fault(const tidemark::testing::Workspace& work, const std::string& command,
+                          const std::string& while_it_runs = kAWhile) {
   static const std::regex kScenario(R"(((?:scenarios|tests)/[\w./-]+))");
   for (const std::string& path : matches(command, kScenario)) {
     if (!fs::exists(kRoot / path)) return path + " is not there";
   }
   const std::string arguments = command.substr(command.find(' ') + 1);
-  if (command.starts_with("tidemark ")) return parse_fault(work, arguments);
-  if (arguments.starts_with("run ")) return parse_fault(work, arguments);
+  if (command.starts_with("tidemark ")) return parse_fault(work, arguments, while_it_runs);
+  if (arguments.starts_with("run ")) return parse_fault(work, arguments, while_it_runs);
   std::ifstream script(kRoot / "bootstrap");
   const std::string text{std::istreambuf_iterator<char>(script), std::istreambuf_iterator<char>()};
   const std::string word = arguments.substr(0, arguments.find(' '));
@@ -212,7 +215,7 @@ TEST_SUITE("unit") {
          {"tidemark list modles", "tidemark rnu x", "tidemark run x.yaml --jsno",
           "tidemark run scenarios/none.yaml", "./bootstrap tset"}) {
       CAPTURE(command);
-      CHECK(command_fault(work, command) != "");
+      CHECK(command_fault(work, command, "timeout 60") != "");  // it ends by itself
     }
     CHECK(command_fault(work, "tidemark run x.yaml --json") == "");
     CHECK(command_fault(work, "./bootstrap test -ts=unit") == "");

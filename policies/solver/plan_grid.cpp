@@ -18,7 +18,14 @@ std::vector<std::vector<PlanResult>> plan_grid(const RematProblem& problem,
     std::vector<PlanResult>& row = grid.emplace_back(budgets.size());
     PlanRequest next = request;
     const PlanResult* smaller = nullptr;
+    const PlanResult* same = nullptr;
     for (const std::size_t k : ascending) {
+      // Searches that end by time differ; of one budget there is one plan.
+      if (same != nullptr && budgets[k] == next.budget) {
+        row[k] = *same;
+        continue;
+      }
+      same = &row[k];
       next.budget = budgets[k];
       row[k] = plan(problem, next);
       // A search that runs out of time may find nothing, though the plan for less memory fits.

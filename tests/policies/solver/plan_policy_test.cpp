@@ -325,6 +325,26 @@ TEST_SUITE("property") {
     CHECK(grid.front()[0].solution->schedule == grid.front()[1].solution->schedule);
   }
 
+  TEST_CASE("one budget that is listed several times has one plan") {
+    std::mt19937_64 rng(1);
+    const RematProblem problem = random_problem(rng, 8, false);
+    std::int64_t calls = 0;
+    const PlanFunction plan = [&](const RematProblem& asked, const PlanRequest& request) {
+      PlanResult result = plan_optimal(asked, request);
+      result.lower_bound = ++calls;  // as a search that ends by time: another each time
+      return result;
+    };
+    const std::int64_t peak = peak_without_repeats(problem);
+    const std::vector<Bytes> budgets{Bytes(peak), Bytes(peak), Bytes(peak + 1), Bytes(peak)};
+    const std::vector<PlanResult> row = plan_grid(problem, {&plan, 1}, budgets, {}).front();
+    CHECK(calls == 2);
+    for (const std::size_t k : {std::size_t{1}, std::size_t{3}}) {
+      CHECK(row[k].lower_bound == row[0].lower_bound);
+      REQUIRE(row[k].solution);
+      CHECK(row[k].solution->schedule == row[0].solution->schedule);
+    }
+  }
+
   TEST_CASE("with every policy a larger budget never gives a worse plan or a larger bound") {
     std::mt19937_64 rng(23);
     int compared = 0;
