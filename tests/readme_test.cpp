@@ -133,14 +133,14 @@ std::vector<std::string> commands(const Page& page) {
   return found;
 }
 
-constexpr const char* kAWhile = test::kInstrumented ? "timeout 3" : "timeout 0.2";
+constexpr const char* kPatience = test::kInstrumented ? "timeout 3" : "timeout 0.2";
 
 // Returns the error with which `tidemark` refuses a command that it cannot parse. A missing file of
 // the page is an error of a later stage, and a command may be named without its required arguments.
 std::string parse_fault(const tidemark::testing::Workspace& work, const std::string& arguments,
-                        const std::string& while_it_runs) {
+                        const std::string& patience) {
   // A command that still runs after a while has been parsed.
-  const tidemark::testing::Outcome outcome = work.run(arguments, while_it_runs);
+  const tidemark::testing::Outcome outcome = work.run(arguments, patience);
   constexpr int kTimedOut = 124;
   if (outcome.code == kTimedOut) return "";
   const bool refused = contains(outcome.err, "see: ") && !contains(outcome.err, "is required");
@@ -150,14 +150,14 @@ std::string parse_fault(const tidemark::testing::Workspace& work, const std::str
 }
 
 std::string command_fault(const tidemark::testing::Workspace& work, const std::string& command,
-                          const std::string& while_it_runs = kAWhile) {
+                          const std::string& patience = kPatience) {
   static const std::regex kScenario(R"(((?:scenarios|tests)/[\w./-]+))");
   for (const std::string& path : matches(command, kScenario)) {
     if (!fs::exists(kRoot / path)) return path + " is not there";
   }
   const std::string arguments = command.substr(command.find(' ') + 1);
-  if (command.starts_with("tidemark ")) return parse_fault(work, arguments, while_it_runs);
-  if (arguments.starts_with("run ")) return parse_fault(work, arguments, while_it_runs);
+  if (command.starts_with("tidemark ")) return parse_fault(work, arguments, patience);
+  if (arguments.starts_with("run ")) return parse_fault(work, arguments, patience);
   std::ifstream script(kRoot / "bootstrap");
   const std::string text{std::istreambuf_iterator<char>(script), std::istreambuf_iterator<char>()};
   const std::string word = arguments.substr(0, arguments.find(' '));

@@ -140,7 +140,7 @@ std::string read_text_file(const std::string& path) {
     const std::size_t count = std::fread(chunk.data(), 1, chunk.size(), stream.get());
     if (count == 0) break;
     text.append(chunk, 0, count);
-    // What is no text is read no further: devices and disk images have no end to wait for.
+    // A file that is no text is read no further: devices and disk images have no end to wait for.
     if (chunk.find('\0') < count) document_detail::check_text(text, path);
     if (text.size() > kMaxFileBytes) fail(fmt::format("larger than {} MiB", kMaxFileBytes >> 20));
   }

@@ -25,9 +25,9 @@ namespace {
 // order without repeats.
 constexpr int kAttempts = 4;
 
-// Orders with memory held back are asked for up to four times, after one for the whole device: each
-// may search for this part of the time, so that all of them add half of it.
-constexpr int kPartsToHoldBack = 8;
+// An order with memory held back may search for one part of the time in so many: a few are asked
+// for after one for the whole device, and together they are to take less time than that one.
+constexpr int kHeldBackTimeParts = 8;
 
 // Returns a parameter's value as the scenario writes it.
 std::string text_of(const Value& value) {
@@ -204,7 +204,7 @@ class Planned final : public SequencePolicy {
     request.budget = Bytes(budget);
     request.time_limit /= static_cast<std::int64_t>(plans.size());
     if (plan.fetched_least) request.time_limit /= kAttempts;
-    if (context.held_back > Bytes(0)) request.time_limit /= kPartsToHoldBack;
+    if (context.held_back > Bytes(0)) request.time_limit /= kHeldBackTimeParts;
     request.known = known_schedule(context, index);
     if (request.known != nullptr && evaluate(plan.problem, *request.known).peak > budget)
       request.known = nullptr;

@@ -139,7 +139,11 @@ class Search {
   const PointResult& whole(std::int64_t value) {
     static_cast<void>(at(value));
     TriedValue& tried = tried_.at(value);
-    if (tried.limited) tried = points_.simulate(value, tried.result.name, SearchEffort::kWhole);
+    if (!tried.limited) return tried.result;
+    const std::optional<Failure> failure = std::move(tried.result.failure);
+    tried = points_.simulate(value, tried.result.name, SearchEffort::kWhole);
+    // The changes that were tried for the smallest value are those of the trial.
+    if (failure && tried.result.failure) tried.result.failure->tried = failure->tried;
     return tried.result;
   }
 
@@ -205,7 +209,7 @@ TriedValue ValuePoints::simulate(std::int64_t value, const std::string& name, Se
     Scenario scenario = decode_scenario(changed, environment_);
     refuse_elastic(scenario);
     if (effort == SearchEffort::kTrial) tried.limited = limit_searches(scenario, kTrialSearch);
-    tried.result = simulate_alone(changed, std::move(scenario), environment_, request);
+    tried.result = simulate_alone(changed, scenario, environment_, request);
   } catch (const UserError& error) {
     if (name.empty()) throw;  // no value can be built, or none that is a multiple
     tried.result.name = name;

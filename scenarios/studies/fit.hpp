@@ -43,7 +43,7 @@ enum class SearchEffort : std::uint8_t { kTrial, kWhole };
 
 struct TriedValue {
   PointResult result;
-  bool limited = false;  // kTrial ended the search of a policy earlier than the scenario would
+  bool limited = false;  // the search of a policy was limited, where the scenario does not limit it
 };
 
 // A scenario of one point, simulated with one value of a key after another.

@@ -6,7 +6,6 @@
 #include "graph/core/errors.hpp"
 #include "scenarios/read/located_error.hpp"
 #include "scenarios/studies/suggestions.hpp"
-#include "sim/step/point_runner.hpp"
 
 namespace tidemark {
 namespace simulate_point_detail {
@@ -51,11 +50,12 @@ SimulatedPoint simulate_point(const Value& document, Scenario scenario,
 }
 
 PointResult simulate_alone(const Value& document, const Scenario& scenario,
-                           const Environment& environment, const PointRequest& request) {
+                           const Environment& environment, const PointRequest& request,
+                           const DetailSink& sink) {
   try {
     auto model = std::make_shared<const TrainedModel>(build_training(scenario));
     return simulate_point_detail::run_once(document, scenario, std::move(model), environment,
-                                           request, {});
+                                           request, sink);
   } catch (const UserError& error) {
     throw located(error, document);
   }
@@ -66,14 +66,9 @@ DetailedPoint simulate_in_detail(const Value& document, std::size_t index,
   const Value point = point_document(document, sweep_points(document).at(index));
   DetailedPoint found{.document = point, .scenario = decode_scenario(point, environment)};
   refuse_elastic(found.scenario);
-  try {
-    auto model = std::make_shared<const TrainedModel>(build_training(found.scenario));
-    found.result = simulate_point_detail::run_once(
-        point, found.scenario, std::move(model), environment, {.options = options},
-        [&](const PointResult&, PointDetail detail) { found.detail = std::move(detail); });
-  } catch (const UserError& error) {
-    throw located(error, point);
-  }
+  found.result = simulate_alone(
+      point, found.scenario, environment, {.options = options},
+      [&](const PointResult&, PointDetail detail) { found.detail = std::move(detail); });
   return found;
 }
 

@@ -7,6 +7,7 @@
 #include "scenarios/read/scenario.hpp"
 #include "scenarios/studies/detailed_point.hpp"
 #include "sim/step/compile.hpp"
+#include "sim/step/point_runner.hpp"
 #include "sim/step/simulate.hpp"
 
 namespace tidemark {
@@ -26,10 +27,10 @@ struct PointRequest {
                                             const Environment& environment,
                                             const PointRequest& request);
 
-// Does the same with a model of its own.
+// Does the same with a model of its own; `sink`, if given, receives the run.
 [[nodiscard]] PointResult simulate_alone(const Value& document, const Scenario& scenario,
                                          const Environment& environment,
-                                         const PointRequest& request);
+                                         const PointRequest& request, const DetailSink& sink = {});
 
 // Simulates the only point of a document, or point `index` of its sweep. Throws UserError.
 [[nodiscard]] DetailedPoint simulate_in_detail(const Value& document, std::size_t index,

@@ -94,8 +94,8 @@ struct StepSpec {
 // Returns the view of a step that rewrites get; it refers to the spec.
 [[nodiscard]] RewriteContext rewrite_context(const StepSpec& spec);
 
-// Limits of a step that is one of many which are tried for one answer. A second suffices for nearly
-// the plan that ten find; the iterations make most of them the same on every machine.
+// Limits of a step that is one of many which are tried for one answer. Most searches end by their
+// iterations, so that the answer is the same on every machine.
 inline constexpr SearchLimits kTrialSearch{.iterations = 500, .time = std::chrono::seconds(2)};
 
 // Limits the searches of all policies whose parameters do not. Returns whether there are any.

@@ -119,6 +119,15 @@ TEST_SUITE("unit") {
     const auto searched = answer("[optimal]");
     CHECK(searched == answer("[optimal: {time_limit: 10s}]"));
     CHECK(searched.first > answer("[]").first);
+    // Where nothing fits, the whole search keeps the changes that were tried after the trial.
+    Value small = scenario("[optimal]");
+    apply_override(small, parse_override("hardware.hbm.capacity=600MiB"));
+    FitOptions with_advice = options;
+    with_advice.simulate.suggestions = true;
+    const Fit nothing = fit(small, environment(), with_advice);
+    REQUIRE_FALSE(nothing.largest);
+    REQUIRE(nothing.tried.front().result.failure);
+    CHECK_FALSE(nothing.tried.front().result.failure->tried.empty());
   }
 
   TEST_CASE("other keys, multiples, limits, and values that cannot be built") {
