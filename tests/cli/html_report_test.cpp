@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/cli/command_runner.hpp"
+#include "tests/support/long_tests.hpp"
 #include "tests/support/paths.hpp"
 #include "tests/support/programs.hpp"
 
@@ -216,7 +217,7 @@ TEST_SUITE("slow") {
     keep("many/report.html", "many.html");
     keep("many/results.json", "results-many.json");
     write_long_run(files, 67, "100k.html");
-    write_long_run(files, 667, "1m.html");
+    if (test::runs_long_tests()) write_long_run(files, 667, "1m.html");
     const char* pictures = std::getenv("TIDEMARK_SCREENSHOTS");  // the folder to leave them in
     const std::string command =
         "'" + node + "' '" + test::source_path("tests/plots/report/browser_test.mjs") + "' '" +
