@@ -31,13 +31,13 @@ std::string list_text(const Catalogue& catalogue, const Console& console) {
     text += table.text(console.colour, console.terminal ? console.width : 0);
     table = Table({{""}, {""}}, 2);
   };
-  for (const CatalogueEntry& entry : catalogue.entries) {
+  for (const CatalogueEntry& entry : catalogue.entries()) {
     if (entry.group != group) flush();
     group = entry.group;
     table.add_row({{entry.name, 74}, {entry.summary}});
   }
   flush();
-  return text + catalogue.footer;
+  return text + catalogue.footer();
 }
 
 void add_plugin_option(CLI::App& app, std::vector<std::string>& plugins) {
@@ -59,7 +59,8 @@ void ListCommand::attach(CLI::App& parent) {
 
 int ListCommand::execute(const Console& console) const {
   std::vector<std::string> kinds;
-  for (const Catalogue& catalogue : catalogues(list_detail::environment_with(plugins, console))) {
+  const Environment environment = list_detail::environment_with(plugins, console);
+  for (const Catalogue& catalogue : catalogues(environment)) {
     if (catalogue.kind == kind || catalogue.singular == kind) {
       print(wrap_meanings(list_detail::list_text(catalogue, console),
                           console.terminal ? console.width : 0));
@@ -88,7 +89,7 @@ int DescribeCommand::execute(const Console& console) const {
   const Environment environment = list_detail::environment_with(plugins, console);
   const auto describe = [&](const std::string& wanted) {
     for (const Catalogue& catalogue : catalogues(environment, wanted)) {
-      for (const CatalogueEntry& entry : catalogue.entries) {
+      for (const CatalogueEntry& entry : catalogue.entries()) {
         names.push_back(entry.name);
         if (entry.name != wanted) continue;
         if (!text.empty()) text += '\n';  // a name may belong to several kinds

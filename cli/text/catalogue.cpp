@@ -67,13 +67,13 @@ std::string overridable_parameters() {
   return text;
 }
 
-Catalogue models() {
-  Catalogue catalogue{.kind = "models", .singular = "model", .footer = overridable_parameters()};
+std::vector<CatalogueEntry> model_entries() {
+  std::vector<CatalogueEntry> entries;
   for (ModelPreset& preset : all_presets()) {
     const std::string name = preset.name;
     const std::string summary = preset.summary;
     std::string group(preset.group);
-    catalogue.entries.push_back(
+    entries.push_back(
         {.name = name,
          .group = group,
          .summary = summary,
@@ -86,7 +86,7 @@ Catalogue models() {
                       preset.name, preset.name);
          }});
   }
-  return catalogue;
+  return entries;
 }
 
 std::string describe_gpu(const DeviceProfile& profile, const Console& console) {
@@ -119,18 +119,19 @@ Names that people write work, too: h100, A100-80GB, rtx4090, "RTX 3090". A name 
 open means the SXM module. `tidemark init --device NAME` writes a profile to fill in.
 )";
 
-Catalogue gpus(const Environment& environment, const std::optional<std::string>& wanted) {
-  Catalogue catalogue{.kind = "gpus", .singular = "GPU", .footer = std::string(kGpuFooter)};
+std::vector<CatalogueEntry> gpu_entries(const Environment& environment,
+                                        const std::optional<std::string>& wanted) {
+  std::vector<CatalogueEntry> entries;
   for (const std::string& name : gpu_names(environment)) {
     if (wanted && *wanted != name) {
-      catalogue.entries.push_back({.name = name});
+      entries.push_back({.name = name});
       continue;
     }
     const DeviceProfile profile = load_device_profile(name, environment.profile_folders, nullptr,
                                                       {}, environment.profiles.get());
     const double bf16 =
         profile.matrix[static_cast<std::size_t>(matrix_type(profile, DType::kBFloat16))].peak.value;
-    catalogue.entries.push_back(
+    entries.push_back(
         {.name = name,
          .group = std::string(group_of(profile)),
          .summary = fmt::format(
@@ -138,12 +139,12 @@ Catalogue gpus(const Environment& environment, const std::optional<std::string>&
              format_bandwidth(profile.hbm.bandwidth), format_flops_rate(FlopsPerSecond{bf16})),
          .describe = [profile](const Console& console) { return describe_gpu(profile, console); }});
   }
-  std::stable_sort(catalogue.entries.begin(), catalogue.entries.end(),
+  std::stable_sort(entries.begin(), entries.end(),
                    [](const CatalogueEntry& a, const CatalogueEntry& b) {
                      return std::find(kGpuGroups.begin(), kGpuGroups.end(), a.group) <
                             std::find(kGpuGroups.begin(), kGpuGroups.end(), b.group);
                    });
-  return catalogue;
+  return entries;
 }
 
 std::string describe_policy(const PolicyEntry& policy, const Console& console) {
@@ -179,17 +180,17 @@ CatalogueEntry elastic_entry() {
           }};
 }
 
-Catalogue policies(const Environment& environment) {
-  Catalogue catalogue{.kind = "policies", .singular = "policy"};
+std::vector<CatalogueEntry> policy_entries(const Environment& environment) {
+  std::vector<CatalogueEntry> entries;
   for (const PolicyEntry& entry : environment.policies.entries()) {
-    catalogue.entries.push_back(
+    entries.push_back(
         {.name = std::string(entry.name),
          .group = std::string(entry.kind),
          .summary = std::string(entry.summary),
          .describe = [entry](const Console& console) { return describe_policy(entry, console); }});
   }
-  catalogue.entries.push_back(elastic_entry());
-  return catalogue;
+  entries.push_back(elastic_entry());
+  return entries;
 }
 
 // Describes an allocator by its traits and the parameters that its decoder reads.
@@ -207,17 +208,17 @@ std::string describe_allocator(const AllocatorEntry& entry, const Console& conso
   return text + fmt::format("  allocator: {}\n", name);
 }
 
-Catalogue allocators(const Environment& environment) {
-  Catalogue catalogue{.kind = "allocators", .singular = "allocator"};
+std::vector<CatalogueEntry> allocator_entries(const Environment& environment) {
+  std::vector<CatalogueEntry> entries;
   for (const AllocatorEntry& entry : environment.allocators.entries()) {
-    catalogue.entries.push_back({.name = std::string(entry.traits.name),
-                                 .group = {},
-                                 .summary = std::string(entry.traits.summary),
-                                 .describe = [entry](const Console& console) {
-                                   return describe_allocator(entry, console);
-                                 }});
+    entries.push_back({.name = std::string(entry.traits.name),
+                       .group = {},
+                       .summary = std::string(entry.traits.summary),
+                       .describe = [entry](const Console& console) {
+                         return describe_allocator(entry, console);
+                       }});
   }
-  return catalogue;
+  return entries;
 }
 
 // Returns an optimizer with the defaults as the decoder reads them.
@@ -245,20 +246,20 @@ std::string describe_optimizer(const std::string& name) {
       name, options, forms.back(), fmt::join(forms, " | "));
 }
 
-Catalogue optimizers() {
-  Catalogue catalogue{.kind = "optimizers", .singular = "optimizer"};
+std::vector<CatalogueEntry> optimizer_entries() {
+  std::vector<CatalogueEntry> entries;
   for (const std::string_view name : optimizer_names()) {
     const std::string text(name);
     const std::string summary(summary_of(default_optimizer(text).kind));
-    catalogue.entries.push_back({.name = text,
-                                 .group = {},
-                                 .summary = summary,
-                                 .describe = [text, summary](const Console& console) {
-                                   return heading(text, "optimizer", summary, console) +
-                                          describe_optimizer(text);
-                                 }});
+    entries.push_back({.name = text,
+                       .group = {},
+                       .summary = summary,
+                       .describe = [text, summary](const Console& console) {
+                         return heading(text, "optimizer", summary, console) +
+                                describe_optimizer(text);
+                       }});
   }
-  return catalogue;
+  return entries;
 }
 
 }  // namespace
@@ -266,9 +267,15 @@ Catalogue optimizers() {
 
 std::vector<Catalogue> catalogues(const Environment& environment,
                                   const std::optional<std::string>& wanted) {
-  return {catalogue_detail::models(), catalogue_detail::gpus(environment, wanted),
-          catalogue_detail::policies(environment), catalogue_detail::allocators(environment),
-          catalogue_detail::optimizers()};
+  namespace detail = catalogue_detail;
+  return {
+      {"models", "model", &detail::model_entries, &detail::overridable_parameters},
+      {"gpus", "GPU", [&environment, wanted] { return detail::gpu_entries(environment, wanted); },
+       [] { return std::string(detail::kGpuFooter); }},
+      {"policies", "policy", [&environment] { return detail::policy_entries(environment); }},
+      {"allocators", "allocator",
+       [&environment] { return detail::allocator_entries(environment); }},
+      {"optimizers", "optimizer", &detail::optimizer_entries}};
 }
 
 }  // namespace tidemark

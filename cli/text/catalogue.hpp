@@ -18,15 +18,18 @@ struct CatalogueEntry {
   std::function<std::string(const Console&)> describe;  // lines ending with '\n'
 };
 
+// What has one kind of name. The entries are made when they are asked for: those of the GPUs read
+// every profile, which takes five times as long as all the others.
 struct Catalogue {
   std::string kind;      // "models"
   std::string singular;  // "model"
-  std::vector<CatalogueEntry> entries;
-  std::string footer = {};  // printed by `list` below, lines ending with '\n'
+  std::function<std::vector<CatalogueEntry>()> entries;
+  std::function<std::string()> footer = [] { return std::string(); };  // lines that `list` adds
 };
 
-// Returns models, gpus, policies, allocators, optimizers, in this order. With `wanted` profiles of
-// other GPUs are not read: their entries have names alone.
+// Returns models, gpus, policies, allocators, optimizers, in this order, for as long as
+// `environment` lives. With `wanted` profiles of other GPUs are not read: their entries have names
+// alone.
 [[nodiscard]] std::vector<Catalogue> catalogues(
     const Environment& environment, const std::optional<std::string>& wanted = std::nullopt);
 
