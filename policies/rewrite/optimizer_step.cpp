@@ -131,6 +131,8 @@ Bytes OptimizerStep::bytes_of(const OptimizerSlot& slot, OptimizerTensor tensor)
   const bool has_master = slot.of(OptimizerTensor::kParameter).valid();
   if (tensor == OptimizerTensor::kGradient)
     return tidemark::bytes_of(part.gradient_dtype, part.elements);
+  if (tensor == OptimizerTensor::kConvertedGradient)
+    return tidemark::bytes_of(slot.weights, part.elements);
   if (tensor == OptimizerTensor::kParameter && has_master)
     return tidemark::bytes_of(part.dtype, part.elements);
   if (tensor == OptimizerTensor::kWeights) return tidemark::bytes_of(slot.weights, part.elements);

@@ -162,6 +162,40 @@ std::int64_t fsdp2_peak(const std::vector<std::int64_t>& units, int ranks) {
 }  // namespace
 
 TEST_SUITE("property") {
+  TEST_CASE("N ranks that update a part each move what replicas move on one of them") {
+    constexpr int kRanks = 4;
+    const Widths widths{64, 128, 256, 64};
+    const auto moved = [&](const std::string& policies, const std::string& implementation) {
+      const std::string text = fmt::format(
+          "{{model: {}, hardware: {{gpu: h100-sxm-80gb, count: {}}}, training: {{micro_batch: 2, "
+          "loss: "
+          "mse, precision: bf16_mixed, optimizer: {{name: adam, implementation: {}}}}}, policies: "
+          "[{}]}}",
+          chain(widths), kRanks, implementation, policies);
+      const PointResult point =
+          simulate_points(parse_document(text, "s.yaml"), environment(), 1, {}).front();
+      REQUIRE_MESSAGE(point.status == PointStatus::kFits, point.error);
+      const KernelSum& sum =
+          point.breakdown.by_class[static_cast<std::size_t>(OperatorClass::kOptimizer)];
+      return static_cast<double>(sum.bytes.count);
+    };
+    for (const std::string implementation : {"loop", "foreach", "fused"}) {
+      CAPTURE(implementation);
+      const double whole = moved("", implementation);
+      CHECK(whole > 0);
+      for (const std::string policy :
+           {"zero: {stage: 1}", "zero: {stage: 2}", "zero: {stage: 3, persistent_below: 0}",
+            "zero: {stage: 3, persistent_below: 0, sub_group: 5000}"}) {
+        CAPTURE(policy);
+        // ZeRO converts gradients to fp32 before its optimizer, which reads 2 bytes more of 28 and
+        // need not convert them itself.
+        CHECK(kRanks * moved(policy, implementation) == doctest::Approx(whole).epsilon(0.08));
+      }
+    }
+  }
+}
+
+TEST_SUITE("property") {
   TEST_CASE("one rank's shards are those of the systems, whatever the shapes and the ranks") {
     std::mt19937 random(17);
     for (int round = 0; round < 6; ++round) {
