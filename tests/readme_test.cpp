@@ -133,7 +133,7 @@ std::vector<std::string> commands(const Page& page) {
   return found;
 }
 
-constexpr const char* kPatience = test::kInstrumented ? "timeout 3" : "timeout 0.2";
+constexpr const char* kPatience = test::kInstrumented ? "timeout 3" : "timeout 0.1";
 
 // Returns the error with which `tidemark` refuses a command that it cannot parse. A missing file of
 // the page is an error of a later stage, and a command may be named without its required arguments.
