@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -68,6 +69,52 @@ TEST_SUITE("paper") {
       CHECK(gib >= kPublished.at(i));
       CHECK(gib <= 1.01 * kPublished.at(i) + 0.25);  // embedding, norms and the loss
     }
+  }
+
+  TEST_CASE("10 billion parameters fit on what the scenario says, and nowhere with less") {
+    const Value document = paper("ten_billion");
+    const std::vector<PointDocument> documents = point_documents(document);
+    // One point per row of the scenario's table: what does it, and what does not.
+    struct Row {
+      const char* gpu;
+      int count;
+      std::size_t policies;  // index of the list
+      bool fits;
+    };
+    constexpr std::array kRows{Row{"v100-sxm-32gb", 1, 4, true},  Row{"v100-sxm-32gb", 4, 3, false},
+                               Row{"v100-sxm-32gb", 8, 3, true},  Row{"v100-sxm-32gb", 8, 2, false},
+                               Row{"a100-sxm-40gb", 4, 3, false}, Row{"a100-sxm-40gb", 8, 3, true},
+                               Row{"h100-sxm-80gb", 2, 3, false}, Row{"h100-sxm-80gb", 4, 2, true},
+                               Row{"h100-sxm-80gb", 4, 1, false}, Row{"h100-sxm-80gb", 8, 1, true},
+                               Row{"h100-sxm-80gb", 8, 0, false}};
+    constexpr std::array kGpus{"v100-sxm-32gb", "a100-sxm-40gb", "h100-sxm-80gb"};
+    std::vector<bool> wanted(documents.size());
+    const auto index_of = [&](const Row& row) {
+      const auto gpu = static_cast<std::size_t>(
+          std::find(kGpus.begin(), kGpus.end(), std::string_view(row.gpu)) - kGpus.begin());
+      const std::size_t count = row.count == 1 ? 0 : row.count == 2 ? 1 : row.count == 4 ? 2 : 3;
+      return (gpu * 4 + count) * 6 + row.policies;
+    };
+    for (const Row& row : kRows)
+      wanted[index_of(row)] = true;
+    const std::vector<PointResult> points =
+        simulate_points(document, environment(), 2, {.smallest_capacity = false}, {}, wanted);
+    REQUIRE(points.size() == 72);
+    for (const Row& row : kRows) {
+      const PointResult& point = points[index_of(row)];
+      CAPTURE(row.gpu);
+      CAPTURE(row.count);
+      CAPTURE(row.policies);
+      CHECK((point.status == PointStatus::kFits) == row.fits);
+    }
+    // Replicas: 2 bytes of parameters and gradients, 12 of states.
+    const PointResult& whole = points[index_of({"h100-sxm-80gb", 8, 0, false})];
+    const double count = static_cast<double>(whole.parameter_count);
+    CHECK(count == doctest::Approx(10e9).epsilon(0.02));
+    CHECK(static_cast<double>(whole.parameters.count) == 2 * count);
+    CHECK(static_cast<double>(whole.gradients.count) == 2 * count);
+    CHECK(static_cast<double>(whole.optimizer_state.count) ==
+          doctest::Approx(12 * count).epsilon(1e-6));
   }
 
   TEST_CASE("activations of pipelines of 35 and 64 stages are those of Korthikanti et al.") {
