@@ -1,8 +1,11 @@
 // tidemark search: finds the best point of a scenario's sweep under its goal.
 #include "scenarios/studies/search.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -28,26 +31,114 @@ std::string setting_of(const PointResult& point) {
   return changes.empty() ? point.name : changes;
 }
 
-// Says why points with a better objective are not the answer.
-std::string better_but(const SearchResult& found, std::size_t best) {
-  const double answer = found.points[best].objective;
-  std::size_t do_not_fit = 0;
-  std::vector<std::size_t> breaks(found.goal.subject_to.size());
-  for (const SearchPoint& point : found.points) {
-    const bool better = found.goal.maximize ? point.objective > answer : point.objective < answer;
-    if (point.feasible || !better || point.result.status == PointStatus::kError) continue;
-    if (point.breaks.empty()) ++do_not_fit;
-    for (const std::size_t c : point.breaks)
-      ++breaks[c];
+// Returns a value of an expression, or a difference of its sides: as bytes or a time where it is
+// one.
+std::string value_text(const Expression& expression, double value) {
+  const std::vector<std::string>& names = expression.names();
+  const auto all = [&](auto belongs) {
+    return !names.empty() && expression.text().find('/') == std::string::npos &&
+           std::all_of(names.begin(), names.end(), belongs);
+  };
+  if (all([](const std::string& name) {
+        return name.starts_with("memory.") || name.ends_with(".capacity");
+      })) {
+    return format_bytes(Bytes(static_cast<std::int64_t>(value)));
   }
-  std::string text;
-  if (do_not_fit > 0) text += fmt::format("  {} would be better and do not fit\n", do_not_fit);
-  for (std::size_t c = 0; c < breaks.size(); ++c) {
-    if (breaks[c] > 0) {
-      text += fmt::format("  {} would be better and break {}\n", breaks[c],
-                          found.goal.subject_to[c].text());
+  if (all([](const std::string& name) { return name.starts_with("time."); })) {
+    return format_duration(
+        std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value)));
+  }
+  return fmt::format("{:.6g}", value);
+}
+
+// Says what a point breaks and by how much, in the order of the goal.
+std::string breaches_of(const SearchPoint& point, const Goal& goal) {
+  std::string texts;
+  for (const Breach& breach : point.breaks) {
+    if (!texts.empty()) texts += ", ";
+    if (breach.constraint) {
+      const std::string& text = goal.subject_to[*breach.constraint].text();
+      texts += std::isfinite(breach.by)
+                   ? fmt::format("breaks {} by {}", text,
+                                 value_text(goal.subject_to[*breach.constraint], breach.by))
+                   : fmt::format("has no figure for {}", text);
+    } else if (breach.by > 0) {
+      texts += fmt::format("does not fit by {}",
+                           format_bytes(Bytes(static_cast<std::int64_t>(breach.by))));
+    } else {
+      texts += "does not fit";
+      if (point.result.failure) texts += fmt::format(" ({})", point.result.failure->reason);
     }
   }
+  return texts;
+}
+
+bool has_objectives(const SearchPoint& point) {
+  return std::all_of(point.objectives.begin(), point.objectives.end(),
+                     [](double value) { return std::isfinite(value); });
+}
+
+// Whether a point that is no answer would be one if it did not break anything.
+bool would_be_better(const SearchResult& found, const SearchPoint& point) {
+  if (point.breaks.empty() || point.objectives.empty()) return false;
+  return has_objectives(point) &&
+         std::none_of(found.front.begin(), found.front.end(), [&](std::size_t i) {
+           const SearchPoint& answer = found.points[i];
+           return answer.objectives == point.objectives ||
+                  answer.dominates(point, found.goal.maximize);
+         });
+}
+
+// Joins what is to be small or large.
+std::string objectives_of(const Goal& goal) {
+  std::vector<std::string_view> texts;
+  for (const Expression& objective : goal.objectives)
+    texts.emplace_back(objective.text());
+  return fmt::format("{}", fmt::join(texts, " and "));
+}
+
+// Points that are no answer, and how many there are beyond those that are named.
+struct LeftOut {
+  std::vector<std::string> lines;
+  std::size_t count = 0;
+
+  void add(const SearchPoint& point, const Goal& goal, std::size_t most) {
+    if (count++ < most)
+      lines.push_back(
+          fmt::format("    {}: {}\n", setting_of(point.result), breaches_of(point, goal)));
+  }
+  [[nodiscard]] std::string text() const {
+    std::string all = fmt::format("{}", fmt::join(lines, ""));
+    if (count > lines.size())
+      all += fmt::format("    and {} more, which --json lists\n", count - lines.size());
+    return all;
+  }
+};
+
+// Names the points that would be better and those of which it is not known, at most `most` of each,
+// and says what they break.
+std::string better_but(const SearchResult& found, std::size_t most) {
+  LeftOut better;
+  LeftOut unknown;
+  std::size_t others = 0;
+  for (const SearchPoint& point : found.points) {
+    if (point.breaks.empty()) continue;
+    if (!has_objectives(point)) {
+      unknown.add(point, found.goal, most);
+    } else if (would_be_better(found, point)) {
+      better.add(point, found.goal, most);
+    } else {
+      ++others;
+    }
+  }
+  std::string text;
+  if (better.count > 0)
+    text += fmt::format("  {} would be better:\n{}", better.count, better.text());
+  if (unknown.count > 0) {
+    text += fmt::format("  {} {} no {}:\n{}", unknown.count, unknown.count == 1 ? "has" : "have",
+                        objectives_of(found.goal), unknown.text());
+  }
+  if (others > 0) text += fmt::format("  {} left out would not be better\n", others);
   return text;
 }
 
@@ -71,7 +162,7 @@ std::string not_compared(const SearchResult& found) {
     const std::string name = setting_of(point.result);
     if (point.result.status == PointStatus::kError) {
       faulty.push_back(fmt::format("{} ({})", name, point.result.error));
-    } else if (point.result.status == PointStatus::kFits && !std::isfinite(point.objective)) {
+    } else if (point.result.status == PointStatus::kFits && !has_objectives(point)) {
       without.push_back(name);
     }
   }
@@ -82,37 +173,90 @@ std::string not_compared(const SearchResult& found) {
   }
   if (!without.empty()) {
     text += fmt::format("  {} of {} have no {} and are not compared: {}\n", without.size(),
-                        found.points.size(), found.goal.objective.text(), first_of(without));
+                        found.points.size(), objectives_of(found.goal), first_of(without));
   }
   return text;
 }
 
-std::string verdict(const SearchResult& found, const Console& console) {
+std::string none_will_do(const SearchResult& found, std::size_t fit, std::size_t most) {
   const Goal& goal = found.goal;
-  const auto fit = std::count_if(found.points.begin(), found.points.end(), [](const auto& point) {
-    return point.result.status == PointStatus::kFits;
-  });
-  std::string text = fmt::format("\n{} {} over {} points, of which {} fit\n",
-                                 goal.maximize ? "largest" : "smallest", goal.objective.text(),
-                                 found.points.size(), fit);
-  if (found.ranking.empty()) {
-    text += fmt::format("  none of them will do: {} of {} fit", fit, found.points.size());
-    for (std::size_t c = 0; c < goal.subject_to.size(); ++c) {
-      std::size_t hold = 0;
-      for (const SearchPoint& point : found.points) {
-        const bool built = point.result.status != PointStatus::kError;
-        hold += built && std::count(point.breaks.begin(), point.breaks.end(), c) == 0 ? 1U : 0U;
-      }
-      text += fmt::format(", {} keep to {}", hold, goal.subject_to[c].text());
+  std::string text = fmt::format("  none of them will do: {} of {} fit", fit, found.points.size());
+  for (std::size_t c = 0; c < goal.subject_to.size(); ++c) {
+    std::size_t hold = 0;
+    for (const SearchPoint& point : found.points) {
+      const bool built = point.result.status != PointStatus::kError;
+      hold += built && std::none_of(point.breaks.begin(), point.breaks.end(),
+                                    [&](const Breach& breach) { return breach.constraint == c; })
+                  ? 1U
+                  : 0U;
     }
-    return text + ".\n" + not_compared(found);
+    text += fmt::format(", {} keep to {}", hold, goal.subject_to[c].text());
   }
-  const SearchPoint& best = found.points[found.ranking.front()];
-  text +=
-      fmt::format("  {}: {:.6g}\n", bold(setting_of(best.result), console.colour), best.objective);
-  const std::string others = better_but(found, found.ranking.front()) + not_compared(found);
+  text += ".\n";
+  LeftOut out;
+  for (const SearchPoint& point : found.points) {
+    if (!point.breaks.empty()) out.add(point, goal, most);
+  }
+  return text + out.text() + not_compared(found);
+}
+
+std::string verdict(const SearchResult& found, std::size_t most, const Console& console) {
+  const Goal& goal = found.goal;
+  const auto fit = static_cast<std::size_t>(
+      std::count_if(found.points.begin(), found.points.end(),
+                    [](const auto& point) { return point.result.status == PointStatus::kFits; }));
+  std::string text = fmt::format("\n{} {} over {} points, of which {} fit\n",
+                                 goal.maximize ? "largest" : "smallest", objectives_of(goal),
+                                 found.points.size(), fit);
+  if (found.front.empty()) return text + none_will_do(found, fit, most);
+  if (goal.objectives.size() > 1) {
+    text += fmt::format(
+        "  {} of them {} better in one figure than every other that is as good in the rest:\n",
+        found.front.size(), found.front.size() == 1 ? "is" : "are");
+  }
+  for (std::size_t k = 0; k < std::min(most, found.front.size()); ++k) {
+    // One objective has one answer: those that are as good come after it in the table.
+    if (goal.objectives.size() == 1 && k > 0) break;
+    const SearchPoint& best = found.points[found.front[k]];
+    std::vector<std::string> values;
+    for (std::size_t o = 0; o < best.objectives.size(); ++o)
+      values.push_back(value_text(goal.objectives[o], best.objectives[o]));
+    text += fmt::format("  {}: {}\n", bold(setting_of(best.result), console.colour),
+                        fmt::join(values, ", "));
+  }
+  const std::string others = better_but(found, most) + not_compared(found);
   text += others.empty() ? "  no point that was left out would be better\n" : others;
   return text;
+}
+
+// Returns a figure as JSON: null where a point has none.
+Json number_or_null(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+
+// Returns one value for one objective, and a list for a list of them.
+template <typename Values, typename AsJson>
+Json as_given(const Goal& goal, const Values& values, const AsJson& as_json) {
+  Json list = Json::array();
+  for (const auto& value : values)
+    list.push_back(as_json(value));
+  if (goal.objectives.size() > 1) return list;
+  return list.empty() ? Json(nullptr) : list.front();
+}
+
+// Returns what keeps each point from being an answer, one entry for each thing that it breaks.
+Json left_out_of(const SearchResult& found) {
+  Json list = Json::array();
+  for (std::size_t i = 0; i < found.points.size(); ++i) {
+    for (const Breach& breach : found.points[i].breaks) {
+      list.push_back(
+          {{"point", i},
+           {"constraint",
+            breach.constraint ? found.goal.subject_to[*breach.constraint].text() : "fits"},
+           {"by", number_or_null(breach.by)}});
+    }
+  }
+  return list;
 }
 
 std::string document_of(const SearchResult& found) {
@@ -124,16 +268,17 @@ std::string document_of(const SearchResult& found) {
   for (const Expression& expression : found.goal.subject_to)
     constraints.push_back(expression.text());
   Json objectives = Json::array();
-  for (const SearchPoint& point : found.points) {
-    const bool counts =
-        std::isfinite(point.objective) && point.result.status != PointStatus::kError;
-    objectives.push_back(counts ? Json(point.objective) : Json(nullptr));
-  }
+  for (const SearchPoint& point : found.points)
+    objectives.push_back(as_given(found.goal, point.objectives, number_or_null));
   document["search"] = {
-      {found.goal.maximize ? "maximize" : "minimize", found.goal.objective.text()},
+      {found.goal.maximize ? "maximize" : "minimize",
+       as_given(found.goal, found.goal.objectives,
+                [](const Expression& objective) { return Json(objective.text()); })},
       {"subject_to", std::move(constraints)},
       {"best", found.ranking.empty() ? Json(nullptr) : Json(found.ranking.front())},
       {"ranking", found.ranking},
+      {"front", found.front},
+      {"left_out", left_out_of(found)},
       {"objective", std::move(objectives)}};
   return document.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
@@ -147,6 +292,7 @@ void SearchCommand::attach(CLI::App& parent) {
   app->footer(R"(A goal names figures of the result document, of policies and of the device:
   goal: {minimize: time.step, subject_to: ["memory.device_used <= 0.95 * hardware.hbm.capacity"]}
   goal: {maximize: throughput.tokens_per_second, subject_to: ["memory.host.peak < 64GiB"]}
+  goal: {minimize: [time.per_token, memory.device_used]}   every compromise between them
 Without a goal the most samples per second win. What does not fit is never the answer.
 
 Examples:
@@ -172,7 +318,9 @@ int SearchCommand::execute(const Console& console) const {
   {
     Progress progress(console, "points");
     found = search(
-        document, environment, thread_count(threads), {.convergence_limit = kConvergenceLimit},
+        document, environment, thread_count(threads),
+        // The table does not show what would be the smallest device for a step that fits.
+        {.smallest_capacity_of_fitting = json, .convergence_limit = kConvergenceLimit},
         {.progress = [&](std::size_t done, std::size_t total) { progress.report(done, total); },
          .finished = {}});
   }
@@ -181,14 +329,16 @@ int SearchCommand::execute(const Console& console) const {
   } else {
     const std::size_t width = console.terminal ? console.width : 0;
     std::vector<PointResult> best;
-    for (std::size_t i = 0; i < std::min<std::size_t>(top, found.ranking.size()); ++i)
-      best.push_back(found.points[found.ranking[i]].result);
+    const std::vector<std::size_t>& answers =
+        found.goal.objectives.size() > 1 ? found.front : found.ranking;
+    for (std::size_t i = 0; i < std::min<std::size_t>(top, answers.size()); ++i)
+      best.push_back(found.points[answers[i]].result);
     if (best.empty()) {  // the reasons follow
       for (std::size_t i = 0; i < std::min<std::size_t>(top, found.points.size()); ++i)
         best.push_back(found.points[i].result);
     }
     print(points_table(best, console.colour, width, TableEnd::kNone) +
-          wrap_lines(search_detail::verdict(found, console), width));
+          wrap_lines(search_detail::verdict(found, top, console), width));
   }
   return found.ranking.empty() ? kExitDoesNotFit : kExitFits;
 }

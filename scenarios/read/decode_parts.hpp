@@ -15,8 +15,9 @@ namespace tidemark {
 // memory. They are far above what is needed: steps after the second one repeat it.
 inline constexpr int kMaxSteps = 16;
 inline constexpr int kMaxAccumulate = 4096;
-inline constexpr int kMaxMicroBatches = 8192;  // over all steps
-inline constexpr int kMaxCount = 1 << 20;      // number of GPUs
+inline constexpr int kMaxMicroBatches = 8192;                           // over all steps
+inline constexpr int kMaxCount = 1 << 20;                               // number of GPUs
+inline constexpr std::int64_t kMaxGlobalBatch = std::int64_t{1} << 40;  // samples of a step
 
 // Each reads one key of the scenario and throws UserError.
 [[nodiscard]] ModelReference decode_model(const Decoder& scenario);
@@ -24,8 +25,9 @@ inline constexpr int kMaxCount = 1 << 20;      // number of GPUs
 [[nodiscard]] std::string model_title(const ModelReference& model);
 // Returns the source that builds the model later; the reference is copied.
 [[nodiscard]] ModelSource model_source(const ModelReference& model);
+// `data_ranks`: ranks that each train on samples of their own.
 [[nodiscard]] TrainingOptions decode_training(const Decoder& scenario, const ModelReference& model,
-                                              const DeviceProfile& device);
+                                              const DeviceProfile& device, int data_ranks = 1);
 // Returns the mesh that hardware.count and the listed policies make of the GPUs.
 [[nodiscard]] Mesh decode_mesh(const Decoder& scenario, const Environment& environment,
                                const DeviceProfile& device);

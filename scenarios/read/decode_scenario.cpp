@@ -256,7 +256,8 @@ Scenario decode_scenario(const Value& document, const Environment& environment) 
   decode_scenario_detail::decode_hardware(scenario, environment, result);
   static_cast<void>(
       decode_goal(scenario.value(), result.device.figures));  // reports mistakes in it
-  result.training = decode_training(scenario, result.model, result.device);
+  result.training = decode_training(scenario, result.model, result.device,
+                                    result.mesh.size(MeshDimension::kData));
   result.device = for_framework(std::move(result.device), result.training.framework->era);
   result.allocator = decode_scenario_detail::decode_allocator(scenario, environment.allocators,
                                                               *result.training.framework);

@@ -30,12 +30,12 @@ constexpr auto kLosses = [] {
   return names;
 }();
 constexpr std::array<std::string_view, 3> kModes{"train", "forward", "generate"};
-constexpr std::array<std::string_view, 23> kTrainingKeys{
-    "mode",        "generate",       "micro_batch", "accumulate", "sequence",
-    "image",       "precision",      "optimizer",   "attention",  "steps",
-    "framework",   "loss",           "dropout",     "zero_grad",  "loader",
-    "hold_output", "autocast_cache", "compile",     "loss_scale", "clip_grad_norm",
-    "ema",         "memory_format",  "host"};
+constexpr std::array<std::string_view, 24> kTrainingKeys{
+    "mode",        "generate",       "micro_batch", "accumulate",  "sequence",
+    "image",       "precision",      "optimizer",   "attention",   "steps",
+    "framework",   "loss",           "dropout",     "zero_grad",   "loader",
+    "hold_output", "autocast_cache", "compile",     "loss_scale",  "clip_grad_norm",
+    "ema",         "memory_format",  "host",        "global_batch"};
 
 [[noreturn]] void fail_key(const Decoder& training, std::string_view key,
                            const std::string& problem) {
@@ -132,6 +132,38 @@ void check_gradient_dtype(const Decoder& training, const TrainingOptions& option
                                rules.name, name_of(rules.gradients)));
 }
 
+// Returns the micro-batches of a step: as given, or as many as make a batch of all data ranks.
+std::int64_t decode_accumulate(const Decoder& training, std::int64_t micro_batch, int data_ranks) {
+  const auto given = training.optional<std::int64_t>("accumulate", 1, between(1, kMaxAccumulate));
+  const auto whole = training.maybe<std::int64_t>("global_batch", between(1, kMaxGlobalBatch));
+  if (!whole) return given;
+  const std::int64_t once = micro_batch * data_ranks;
+  const std::string ranks =
+      data_ranks == 1 ? "" : fmt::format(" of each of {} data ranks", data_ranks);
+  if (*whole % once != 0) {
+    const std::int64_t below = *whole / once * once;
+    training.fail_at("global_batch",
+                     fmt::format("{} samples are no multiple of a micro-batch of {}{}; write {}{}",
+                                 *whole, micro_batch, ranks,
+                                 below == 0 ? "" : fmt::format("{} or ", below), below + once));
+  }
+  const std::int64_t accumulate = *whole / once;
+  if (accumulate > kMaxAccumulate) {
+    training.fail_at("global_batch",
+                     fmt::format("{} samples are {} micro-batches of {}{}; at most "
+                                 "{} are simulated in a step",
+                                 *whole, accumulate, micro_batch, ranks, kMaxAccumulate));
+  }
+  if (training.has("accumulate") && given != accumulate) {
+    training.fail_at(
+        "accumulate",
+        fmt::format("{} micro-batches of {}{} are {} samples, and global_batch says {}; "
+                    "leave one of the two out",
+                    given, micro_batch, ranks, given * once, *whole));
+  }
+  return accumulate;
+}
+
 void check_micro_batches(const Decoder& training, const TrainingOptions& options) {
   const std::int64_t rounds = options.accumulate * options.steps;
   if (rounds <= kMaxMicroBatches) return;
@@ -204,7 +236,7 @@ std::vector<std::string> training_keys() {
 }
 
 TrainingOptions decode_training(const Decoder& scenario, const ModelReference& model,
-                                const DeviceProfile& device) {
+                                const DeviceProfile& device, int data_ranks) {
   const Decoder training = scenario.optional_child("training");
   TrainingOptions options;
   options.mode = decode_training_detail::decode_mode(training);
@@ -231,7 +263,8 @@ TrainingOptions decode_training(const Decoder& scenario, const ModelReference& m
     options.model.sequence = generation->room;
     options.model.loss = LossKind::kNone;
   }
-  options.accumulate = training.optional<std::int64_t>("accumulate", 1, between(1, kMaxAccumulate));
+  options.accumulate =
+      decode_training_detail::decode_accumulate(training, options.model.micro_batch, data_ranks);
   options.loss_scale = decode_loss_scale(training);
   options.clip_grad_norm = training.maybe<double>("clip_grad_norm", above(0));
   options.ema = decode_training_ema(training);

@@ -16,8 +16,8 @@ constexpr std::string_view kGenerate = "generate";
 constexpr std::array<std::string_view, 4> kCacheTypes{"fp32", "bf16", "fp16", "fp8"};
 constexpr std::array kTypes{DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat8};
 // Settings of training that would be thought to have an effect.
-constexpr std::array<std::string_view, 6> kOfTraining{"accumulate", "loss", "loader",
-                                                      "loss_scale", "ema",  "clip_grad_norm"};
+constexpr std::array<std::string_view, 7> kOfTraining{
+    "accumulate", "global_batch", "loss", "loader", "loss_scale", "ema", "clip_grad_norm"};
 
 GenerationOptions decode_options(const Decoder& d) {
   GenerationOptions options;

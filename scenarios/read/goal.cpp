@@ -232,9 +232,12 @@ double Expression::value(const FigureLookup& figures) const {
   return at(left_, figures);
 }
 bool Expression::holds(const FigureLookup& figures) const {
-  const double low = at(at_least_ ? right_ : left_, figures);
-  const double high = at(at_least_ ? left_ : right_, figures);
-  return strict_ ? low < high : low <= high;
+  const double by = excess(figures);
+  return strict_ ? by < 0 : by <= 0;
+}
+double Expression::excess(const FigureLookup& figures) const {
+  const double difference = at(left_, figures) - at(right_, figures);
+  return at_least_ ? -difference : difference;
 }
 
 namespace goal_detail {
@@ -282,6 +285,26 @@ Expression decode_expression(const Value& value, const std::string& path, bool c
   }
 }
 
+// Decodes what is to be small or large: one figure or a list of them.
+std::vector<Expression> decode_objectives(const Decoder& d, const Value& given, const char* key,
+                                          const std::vector<std::string>& known) {
+  const bool several = given.is_sequence();
+  std::vector<Value> figures = several ? given.items : std::vector<Value>{given};
+  if (figures.empty()) d.fail_at(key, "expected a figure or a list of figures");
+  std::vector<Expression> objectives;
+  for (std::size_t i = 0; i < figures.size(); ++i) {
+    if (figures[i].scalar == kCost) {
+      if (std::find(known.begin(), known.end(), kPrice) == known.end())
+        d.fail_at(key, "a cost needs hardware.price, what one device costs for an hour");
+      figures[i].scalar = kPrice;
+    }
+    objectives.push_back(decode_expression(
+        figures[i], several ? fmt::format("goal.{}[{}]", key, i) : fmt::format("goal.{}", key),
+        false, known));
+  }
+  return objectives;
+}
+
 }  // namespace
 }  // namespace goal_detail
 
@@ -293,18 +316,14 @@ Goal decode_goal(const Value& scenario, const std::vector<Figure>& device) {
   if (!given->is_mapping()) d.fail("expected {minimize: FIGURE, subject_to: [...]}");
   const std::vector<std::string> known = goal_detail::known_names(device);
   const bool minimize = d.has("minimize");
-  if (minimize == d.has("maximize")) d.fail("give one of minimize and maximize");
+  if (minimize == d.has("maximize")) {
+    d.fail(
+        "give one of minimize and maximize; several figures are a list, such as minimize: "
+        "[time.per_sample, memory.device_used]");
+  }
   goal.maximize = !minimize;
   const char* key = minimize ? "minimize" : "maximize";
-  Value objective = *given->find(key);
-  if (objective.scalar == goal_detail::kCost) {
-    if (std::find(known.begin(), known.end(), goal_detail::kPrice) == known.end()) {
-      d.fail_at(key, "a cost needs hardware.price, what one device costs for an hour");
-    }
-    objective.scalar = goal_detail::kPrice;
-  }
-  goal.objective =
-      goal_detail::decode_expression(objective, fmt::format("goal.{}", key), false, known);
+  goal.objectives = goal_detail::decode_objectives(d, *given->find(key), key, known);
   if (d.has("subject_to")) {
     const Value& list = *given->find("subject_to");
     if (!list.is_sequence()) {

@@ -1,6 +1,7 @@
-// The goal of a search: a figure to minimise or maximise, and constraints on others.
+// The goal of a search: a figure to minimise or maximise, or several, and constraints on others.
 //
 //   goal: {minimize: time.step, subject_to: ["memory.device_used <= 0.95 * hardware.hbm.capacity"]}
+//   goal: {minimize: [time.per_token, memory.device_used]}
 //
 // An expression has + - * / and parentheses over numbers, quantities with a unit (72GiB, 60s,
 // 1.5TB/s; times are seconds, as in results) and names of figures:
@@ -41,6 +42,9 @@ class Expression {
   [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
   [[nodiscard]] double value(const FigureLookup& figures) const;  // for a sum
   [[nodiscard]] bool holds(const FigureLookup& figures) const;    // for a comparison
+  // For a comparison: how much its sides would have to move for it to hold, in its own unit; at
+  // most 0 where it holds, not a number where a figure is missing.
+  [[nodiscard]] double excess(const FigureLookup& figures) const;
 
  private:
   friend class ExpressionParser;
@@ -63,14 +67,14 @@ class Expression {
 };
 
 struct Goal {
-  bool maximize = true;
-  Expression objective{"throughput.samples_per_second", false};
+  bool maximize = true;  // every objective, or minimise every one
+  std::vector<Expression> objectives{Expression("throughput.samples_per_second", false)};
   std::vector<Expression> subject_to;
 };
 
 // Decodes a scenario's `goal`; without one it is the fastest: the most samples per second. Throws
 // UserError: neither or both of minimize and maximize, expressions that cannot be read, names that
-// no figure has.
+// no figure has, a list without any.
 [[nodiscard]] Goal decode_goal(const Value& scenario, const std::vector<Figure>& device);
 
 }  // namespace tidemark

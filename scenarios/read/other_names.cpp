@@ -29,6 +29,8 @@ constexpr auto kKeys = std::to_array<OtherKey>({
     {"per_device_batch_size", "training.micro_batch: {}"},
     {"train_micro_batch_size_per_gpu", "training.micro_batch: {}"},
     {"micro_batch_size", "training.micro_batch: {}"},
+    {"train_batch_size", "training.global_batch: {}"},
+    {"global_batch_size", "training.global_batch: {}"},
     {"gradient_accumulation_steps", "training.accumulate: {}"},
     {"accumulate_grad_batches", "training.accumulate: {}"},
     {"gradient_accumulation", "training.accumulate: {}"},

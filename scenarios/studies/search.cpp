@@ -49,11 +49,19 @@ Read read_points(const std::vector<PointDocument>& documents, const Environment&
   return read;
 }
 
-// Returns the figures of policies that a goal names.
+// Returns the figures that a goal names.
+std::vector<std::string> figures_named(const Goal& goal) {
+  std::vector<std::string> names;
+  for (const auto* expressions : {&goal.objectives, &goal.subject_to}) {
+    for (const Expression& expression : *expressions)
+      names.insert(names.end(), expression.names().begin(), expression.names().end());
+  }
+  return names;
+}
+
+// Returns those of policies.
 std::vector<std::string> policy_figures(const Goal& goal) {
-  std::vector<std::string> names = goal.objective.names();
-  for (const Expression& expression : goal.subject_to)
-    names.insert(names.end(), expression.names().begin(), expression.names().end());
+  std::vector<std::string> names = figures_named(goal);
   std::erase_if(names, [](const std::string& name) { return !name.starts_with("policies."); });
   return names;
 }
@@ -70,8 +78,68 @@ void check_policies(const Value& document, const Goal& goal,
   }
 }
 
+// Compares a point's figures with the goal.
+void judge(SearchPoint& point, const Goal& goal, const FigureLookup& figures) {
+  const PointResult& result = point.result;
+  // A step that does not run to its end has no throughput; the document says 0.
+  const FigureLookup known = [&](std::string_view name) {
+    const double value = figures(name);
+    const bool ran = value != 0 || !name.starts_with("throughput.");
+    return ran ? value : std::nan("");
+  };
+  for (const Expression& objective : goal.objectives)
+    point.objectives.push_back(objective.value(known));
+  if (result.status != PointStatus::kFits) {
+    const bool device = result.status == PointStatus::kOutOfMemory &&
+                        result.run.status != RunStatus::kOutOfHostMemory &&
+                        result.run.status != RunStatus::kOutOfNvme;
+    point.breaks.push_back(
+        {.constraint = std::nullopt,
+         .by = device ? static_cast<double>((result.device_needed() - result.capacity).count)
+                      : std::nan("")});
+  }
+  for (std::size_t c = 0; c < goal.subject_to.size(); ++c) {
+    if (!goal.subject_to[c].holds(figures))
+      point.breaks.push_back({.constraint = c, .by = goal.subject_to[c].excess(figures)});
+  }
+  point.feasible =
+      point.breaks.empty() && std::all_of(point.objectives.begin(), point.objectives.end(),
+                                          [](double value) { return std::isfinite(value); });
+}
+
+// Ranks the feasible points, and finds those that no other dominates: a point can be dominated by
+// those before it only.
+void rank(SearchResult& found) {
+  for (std::size_t i = 0; i < found.points.size(); ++i) {
+    if (found.points[i].feasible) found.ranking.push_back(i);
+  }
+  std::stable_sort(found.ranking.begin(), found.ranking.end(), [&](std::size_t a, std::size_t b) {
+    const std::vector<double>& left = found.points[a].objectives;
+    const std::vector<double>& right = found.points[b].objectives;
+    return found.goal.maximize ? left > right : left < right;
+  });
+  for (const std::size_t i : found.ranking) {
+    const bool dominated =
+        std::any_of(found.front.begin(), found.front.end(), [&](std::size_t better) {
+          return found.points[better].dominates(found.points[i], found.goal.maximize);
+        });
+    if (!dominated) found.front.push_back(i);
+  }
+}
+
 }  // namespace
 }  // namespace search_detail
+
+bool SearchPoint::dominates(const SearchPoint& other, bool maximize) const {
+  bool better = false;
+  for (std::size_t k = 0; k < objectives.size(); ++k) {
+    const double gain =
+        maximize ? objectives[k] - other.objectives[k] : other.objectives[k] - objectives[k];
+    if (gain < 0) return false;
+    better = better || gain > 0;
+  }
+  return better;
+}
 
 SearchResult search(const Value& document, const Environment& environment, int threads,
                     const SimulateOptions& options, const PointsListener& listener) {
@@ -80,8 +148,12 @@ SearchResult search(const Value& document, const Environment& environment, int t
   const search_detail::Read read = search_detail::read_points(documents, environment);
   SearchResult found{.goal = decode_goal(document, read.devices[read.first])};
   search_detail::check_policies(document, found.goal, read.policies);
+  SimulateOptions simulated = options;
+  for (const std::string& name : search_detail::figures_named(found.goal)) {
+    if (name == "memory.smallest_capacity") simulated.smallest_capacity_of_fitting = true;
+  }
   std::vector<PointResult> results =
-      simulate_points(document, environment, threads, options, listener);
+      simulate_points(document, environment, threads, simulated, listener);
   std::vector<std::string> unseen = search_detail::policy_figures(found.goal);
   bool built = false;
   for (std::size_t i = 0; i < results.size(); ++i) {
@@ -90,15 +162,8 @@ SearchResult search(const Value& document, const Environment& environment, int t
       const auto entry = result_document(std::span(&point.result, 1)).at("points").at(0);
       built = true;
       std::erase_if(unseen, [&](const std::string& name) { return has_figure(entry, name); });
-      const FigureLookup figures = figures_of(entry, read.devices[i]);
-      point.objective = found.goal.objective.value(figures);
-      for (std::size_t c = 0; c < found.goal.subject_to.size(); ++c) {
-        if (!found.goal.subject_to[c].holds(figures)) point.breaks.push_back(c);
-      }
-      point.feasible = point.result.status == PointStatus::kFits && point.breaks.empty() &&
-                       std::isfinite(point.objective);
+      search_detail::judge(point, found.goal, figures_of(entry, read.devices[i]));
     }
-    if (point.feasible) found.ranking.push_back(i);
     found.points.push_back(std::move(point));
   }
   if (built && !unseen.empty()) {
@@ -106,11 +171,7 @@ SearchResult search(const Value& document, const Environment& environment, int t
                     fmt::format("no point has the figure {}; `run --json` shows them",
                                 tidemark::quoted_excerpt(unseen.front())));
   }
-  std::stable_sort(found.ranking.begin(), found.ranking.end(), [&](std::size_t a, std::size_t b) {
-    const double left = found.points[a].objective;
-    const double right = found.points[b].objective;
-    return found.goal.maximize ? left > right : left < right;
-  });
+  search_detail::rank(found);
   return found;
 }
 

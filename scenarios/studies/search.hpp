@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "scenarios/read/goal.hpp"
@@ -9,20 +10,32 @@
 
 namespace tidemark {
 
+// What keeps a point from being an answer.
+struct Breach {
+  std::optional<std::size_t> constraint;  // one of the goal's; none: the step does not fit
+  double by = 0;  // in the constraint's unit, or bytes of device memory; not a number if unknown
+};
+
 struct SearchPoint {
   PointResult result;
-  double objective = 0;             // not a number where the point has no such figure
-  std::vector<std::size_t> breaks;  // indices of the goal's constraints that do not hold
-  bool feasible = false;            // it fits, and all of them hold
+  std::vector<double> objectives;  // not a number where the point has no such figure
+  std::vector<Breach> breaks;      // empty for a point that could not be built
+  bool feasible = false;           // it fits, all constraints hold, and it has every objective
+
+  // Whether it is at least as good in every objective, and better in one.
+  [[nodiscard]] bool dominates(const SearchPoint& other, bool maximize) const;
 };
 
 struct SearchResult {
   Goal goal;
-  std::vector<SearchPoint> points;   // in the sweep's order
-  std::vector<std::size_t> ranking;  // feasible points, best first; equals in the sweep's order
+  std::vector<SearchPoint> points;  // in the sweep's order
+  std::vector<std::size_t>
+      ranking;                     // feasible points by the first objective, then by the next ones
+  std::vector<std::size_t> front;  // those of them that no other dominates, in this order
 };
 
-// Simulates every point of the document's sweep. Throws UserError: no point can be read, a goal
+// Simulates every point of the document's sweep; the smallest capacity of points that fit is found
+// where the options or the goal ask for it. Throws UserError: no point can be read, a goal
 // that decode_goal() refuses, figures of policies that no point has.
 [[nodiscard]] SearchResult search(const Value& document, const Environment& environment,
                                   int threads, const SimulateOptions& options,

@@ -151,6 +151,7 @@ bool Trials::seems_to_fit(const Candidate& candidate) const {
       apply_override(document, change);
     Scenario changed = trial_scenario(document, original_.environment);
     if (changed.training.accumulate > kShown) {
+      apply_override(document, {"training.global_batch", Value{}});
       apply_override(document,
                      {"training.accumulate", text_value(fmt::to_string(kShown), Location{})});
       changed = trial_scenario(document, original_.environment);

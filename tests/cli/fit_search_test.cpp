@@ -89,7 +89,37 @@ TEST_SUITE("unit") {
     CHECK(search.at("best") == 1);
     CHECK(search.at("ranking") == nlohmann::json::parse("[1, 0]"));
     CHECK(search.at("maximize") == "throughput.tokens_per_second");
-    CHECK(contains(workspace.run("search s.yaml").out, "training.micro_batch 4"));
+    CHECK(search.at("front") == nlohmann::json::parse("[1]"));
+    REQUIRE(search.at("left_out").size() == 1);
+    CHECK(search.at("left_out")[0].at("point") == 2);
+    CHECK(search.at("left_out")[0].at("constraint") == "fits");
+    const auto point = nlohmann::json::parse(found.out).at("points").at(2);
+    CHECK(search.at("left_out")[0].at("by") == point.at("memory").at("device_used").get<double>() -
+                                                   point.at("memory").at("capacity").get<double>());
+    const std::string text = workspace.run("search s.yaml").out;
+    CHECK(contains(text, "training.micro_batch 4"));
+    CHECK(contains(text,
+                   "  1 has no throughput.tokens_per_second:\n"
+                   "    training.micro_batch 512: does not fit by "));
+    const Outcome broken = workspace.run(
+        "search s.yaml -s goal='{minimize: time.per_token, subject_to: [\"time.step < 1us\", "
+        "\"memory.peak_live < 1MiB\"]}'");
+    CHECK(broken.code == 1);
+    CHECK(contains(broken.out, "breaks time.step < 1us by "));
+    CHECK(contains(broken.out, " ms, breaks memory.peak_live < 1MiB by "));
+    // A point of the front is better in one figure, and --json gives each point's figures as a
+    // list.
+    const Outcome front =
+        workspace.run("search s.yaml -s goal='{minimize: [time.per_token, memory.device_used]}'");
+    CHECK(front.code == 0);
+    CHECK(contains(front.out, "smallest time.per_token and memory.device_used over 3 points"));
+    CHECK(contains(front.out, "2 of them are better in one figure"));
+    const Outcome listed = workspace.run(
+        "search s.yaml --json -s goal='{minimize: [time.per_token, memory.device_used]}'");
+    const auto both = nlohmann::json::parse(listed.out).at("search");
+    CHECK(both.at("front") == nlohmann::json::parse("[1, 0]"));
+    CHECK(both.at("minimize").size() == 2);
+    CHECK(both.at("objective")[0].size() == 2);
     const Outcome none = workspace.run(
         "search s.yaml -s goal='{minimize: time.step, subject_to: [\"memory.peak_live < 1MiB\"]}'");
     CHECK(none.code == 1);
@@ -130,6 +160,51 @@ TEST_SUITE("unit") {
                     "{sequence: 256}\nsweep: {matrix: {training.micro_batch: [1, 4]}}\n"
                     "goal: {minimize: time.per_sample}\n");
     CHECK(contains(workspace.run("search s.yaml").out, "training.micro_batch 4: "));
+  }
+
+  TEST_CASE("a global batch says how many micro-batches a step has, whatever the parallel plan") {
+    const Workspace workspace;
+    const auto outcome = [&](const std::string& settings) {
+      return workspace.run(
+          "run llama-3-8b --gpu h100-sxm-80gb -s hardware.count=8 -s model.layers=4 "
+          "-s training.sequence=64 --json " +
+          settings);
+    };
+    const auto point = [&](const std::string& settings) {
+      const Outcome run = outcome(settings);
+      CAPTURE(run.err);
+      REQUIRE(run.code == 0);
+      return nlohmann::json::parse(run.out).at("points").at(0);
+    };
+    // 64 samples: of 8 data ranks, of 4 that each have two stages, of 2 that cut products in four.
+    const std::string batch = "-s training.micro_batch=2 -s training.global_batch=64 ";
+    const std::string micro = "-s training.micro_batch=2 -s training.accumulate=";
+    for (const auto& [policies, accumulate] :
+         {std::pair{"-s policies=[]", "4"},
+          {"-s 'policies=[pipeline: {size: 2}]'", "8"},
+          {"-s 'policies=[tensor_parallel: {size: 4}]'", "16"}}) {
+      CAPTURE(std::string(policies));
+      const auto given = point(batch + policies);
+      const auto counted = point(micro + accumulate + " " + policies);
+      CHECK(given.at("time") == counted.at("time"));
+      CHECK(given.at("memory") == counted.at("memory"));
+      CHECK(given.at("throughput") == counted.at("throughput"));
+    }
+    const auto refused = [&](const std::string& settings, const std::string& part) {
+      const Outcome run = outcome(settings);
+      CHECK(run.code == 2);
+      CAPTURE(run.err);
+      CHECK(contains(run.err, part));
+    };
+    refused("-s training.micro_batch=3 -s training.global_batch=64",
+            "training.global_batch: 64 samples are no multiple of a micro-batch of 3 of each of 8 "
+            "data ranks; write 48 or 72");
+    refused("-s training.micro_batch=3 -s training.global_batch=4", "write 24");
+    refused(
+        batch + "-s training.accumulate=3",
+        "3 micro-batches of 2 of each of 8 data ranks are 48 samples, and global_batch says 64");
+    refused("-s training.global_batch=64000000", "at most 4096 are simulated in a step");
+    refused("-s global_batch_size=64", "training.global_batch: 64");
   }
 
   TEST_CASE("there is no largest number of GPUs") {

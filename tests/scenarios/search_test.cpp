@@ -88,6 +88,9 @@ TEST_SUITE("unit") {
     refused("{minimize: time.step, subject_to: [1GiB]}", "goal.subject_to[0]: character");
     refused("{minimize: hardware.hbm.speed}", "there is no figure 'hardware.hbm.speed'");
     refused("fast", "expected {minimize");
+    refused("{minimize: []}", "goal.minimize: expected a figure or a list of figures");
+    refused("{minimize: [time.step, time.stp]}", "goal.minimize[1]: there is no figure");
+    refused("{minimize: [time.step, cost]}", "a cost needs hardware.price");
   }
 }
 
@@ -112,7 +115,7 @@ TEST_SUITE("property") {
       feasible += expected ? 1U : 0U;
       left_out += fits && !expected ? 1U : 0U;
       if (!fits) continue;
-      CHECK(point.objective ==
+      CHECK(point.objectives.front() ==
             doctest::Approx(std::chrono::duration<double>(result.run.step).count() /
                             result.samples_per_second));
     }
@@ -120,9 +123,23 @@ TEST_SUITE("property") {
     CHECK(feasible >= 3);
     CHECK(left_out >= 1);
     for (std::size_t k = 1; k < found.ranking.size(); ++k) {
-      CHECK(found.points[found.ranking[k - 1]].objective <=
-            found.points[found.ranking[k]].objective);
+      CHECK(found.points[found.ranking[k - 1]].objectives <=
+            found.points[found.ranking[k]].objectives);
     }
+    for (const SearchPoint& point : found.points) {
+      if (point.result.status == PointStatus::kError) continue;
+      CHECK(point.feasible == point.breaks.empty());
+      for (const Breach& breach : point.breaks) {
+        const auto used = static_cast<double>(point.result.device_used().count);
+        if (breach.constraint) {
+          CHECK(breach.by == doctest::Approx(used - limit));
+        } else {
+          CHECK(breach.by == (point.result.device_needed() - point.result.capacity).count);
+        }
+        CHECK(breach.by > 0);
+      }
+    }
+    CHECK(found.front == std::vector{found.ranking.front()});
     // Without a goal: the most samples per second.
     const SearchResult fastest = search(scenario(""), environment(), 2, {});
     REQUIRE(!fastest.ranking.empty());
@@ -132,6 +149,45 @@ TEST_SUITE("property") {
               fastest.points[fastest.ranking.front()].result.samples_per_second);
       }
     }
+  }
+}
+
+TEST_SUITE("property") {
+  TEST_CASE("of several objectives the answers are those that no other point dominates") {
+    const SearchResult found = search(
+        scenario(", goal: {minimize: [time.per_sample, memory.device_used, memory.peak_live]}"),
+        environment(), 2, {});
+    const std::vector<SearchPoint>& points = found.points;
+    std::size_t dominated = 0;
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      const bool listed = std::find(found.front.begin(), found.front.end(), i) != found.front.end();
+      bool best = points[i].feasible;
+      for (const SearchPoint& other : points) {
+        if (!best || !other.feasible) continue;
+        const auto& mine = points[i].objectives;
+        bool none_worse = true;
+        for (std::size_t k = 0; k < 3; ++k)
+          none_worse = none_worse && other.objectives[k] <= mine[k];
+        best = !none_worse || other.objectives == mine;
+      }
+      CAPTURE(i);
+      CHECK(listed == best);
+      dominated += points[i].feasible && !best ? 1U : 0U;
+    }
+    CHECK(found.front.size() >= 2);
+    CHECK(dominated >= 1);
+    // What the goal asks for is found where the caller has no use for it.
+    const SimulateOptions brief{.smallest_capacity_of_fitting = false};
+    const auto smallest = [&](const std::string& goal) {
+      return search(scenario(", goal: {minimize: " + goal + "}"), environment(), 1, brief)
+          .points[0]
+          .result.smallest_capacity.count;
+    };
+    CHECK(smallest("time.step") == 0);
+    CHECK(smallest("[time.step, memory.smallest_capacity]") > 0);
+    // One objective alone has the first of them as its answer.
+    CHECK(search(scenario(", goal: {minimize: time.per_sample}"), environment(), 2, {})
+              .ranking.front() == found.front.front());
   }
 }
 
@@ -152,7 +208,9 @@ TEST_SUITE("unit") {
                environment(), 1, {});
     REQUIRE(found.points.size() == 4);
     CHECK(found.points[0].result.status == PointStatus::kError);
-    CHECK(found.points[2].breaks == std::vector<std::size_t>{0});
+    REQUIRE(found.points[2].breaks.size() == 1);
+    CHECK(found.points[2].breaks.front().constraint == 0);
+    CHECK(std::isnan(found.points[2].breaks.front().by));  // it has no plan
     CHECK(found.ranking == std::vector<std::size_t>{3});
     CHECK(search(with("{minimize: policies.optimal.gap}"), environment(), 1, {}).ranking ==
           std::vector<std::size_t>{3});
