@@ -64,8 +64,9 @@ const OptimizerAlgorithm& muon_optimizer() {
             states.push_back({OptimizerTensor::kFirstMoment, "momentum_buffer", parameter.moment});
           },
       .on_host = false,
-      .takes = [](const OptimizerSpec& /*spec*/, const Shape& /*shape*/,
-                  ParameterUse use) { return use == ParameterUse::kMatrix; },
+      // A flat part of a matrix is none.
+      .takes = [](const OptimizerSpec& /*spec*/, const Shape& shape,
+                  ParameterUse use) { return use == ParameterUse::kMatrix && shape.rank() > 1; },
       .add_matrix_kernels = muon_detail::add_muon_kernels,
       .beside_matrices = adamw_optimizer};
   return kMuon;

@@ -162,6 +162,28 @@ std::int64_t fsdp2_peak(const std::vector<std::int64_t>& units, int ranks) {
 }  // namespace
 
 TEST_SUITE("property") {
+  TEST_CASE("muon leaves flat parts of matrices to AdamW, as the warning says") {
+    const Widths widths{64, 128, 256, 64};
+    const auto on_four = [&](const std::string& policies, const std::string& optimizer) {
+      return simulated(widths, 4, policies, "precision: bf16_mixed", optimizer);
+    };
+    for (const std::string policy :
+         {"zero: {stage: 3, persistent_below: 0}", "fsdp: {version: 1}"}) {
+      CAPTURE(policy);
+      const PointResult muon = on_four(policy, "muon");
+      CHECK(held(muon).states == held(on_four(policy, "adamw")).states);
+      REQUIRE(muon.warnings.size() == 1);
+      CHECK(muon.warnings.front().find("AdamW updates those") != std::string::npos);
+    }
+    // Rows of a matrix are a matrix; replicas have whole ones.
+    for (const std::string policy : {"", "fsdp: {version: 2}"}) {
+      CAPTURE(policy);
+      const PointResult muon = on_four(policy, "muon");
+      CHECK(held(muon).states < held(on_four(policy, "adamw")).states);
+      CHECK(muon.warnings.empty());
+    }
+  }
+
   TEST_CASE("N ranks that update a part each move what replicas move on one of them") {
     constexpr int kRanks = 4;
     const Widths widths{64, 128, 256, 64};
