@@ -211,8 +211,18 @@ double CostModel::attention_rate(const Work& work) const {
   return peak * share / (1 + half_length / cost_model_detail::real(key_length));
 }
 
-// Work without extents is timed as one of full tiles.
+// allow_tf32 permits tensor cores and forbids nothing: cuDNN has its fp32 kernels to choose from,
+// too. Those of Winograd are the faster ones where tf32 has no higher peak than fp32, as on GA102.
 double CostModel::convolution_seconds(const Work& work) const {
+  const double as_asked = convolution_kernel_seconds(work);
+  if (matrix_type(profile_, work.dtype) != DType::kTf32) return as_asked;
+  Work plain = work;
+  plain.dtype = DType::kFloat32;
+  return std::min(as_asked, convolution_kernel_seconds(plain));
+}
+
+// Work without extents is timed as one of full tiles.
+double CostModel::convolution_kernel_seconds(const Work& work) const {
   const DType type = matrix_type(profile_, work.dtype);
   const bool tensor_cores = cost_model_detail::runs_on_tensor_cores(type);
   const double copied = tensor_cores && !work.channels_last ? layout_copy_seconds(work) : 0;

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cmath>
+#include <cstdint>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -199,6 +201,41 @@ TEST_SUITE("unit") {
     const Work packed = convolution_work(DType::kFloat16, OperatorClass::kConvolution, grouped);
     CHECK(packed.flops.count == 8 * work.flops.count);
     CHECK(v100.duration(packed) < 6 * v100.duration(work));
+  }
+
+  TEST_CASE("no convolution takes longer with tf32 than without, on any device") {
+    std::mt19937_64 rng(11);
+    const auto up_to = [&](std::int64_t most) {
+      return std::uniform_int_distribution<std::int64_t>(1, most)(rng);
+    };
+    int faster = 0;
+    for (const std::string& name : profile_names(test::source_path("hwprofiles"))) {
+      const CostModel device = model_of(name);
+      for (int round = 0; round < 20; ++round) {
+        const bool square = up_to(2) == 1;
+        const std::int64_t places = up_to(56) * up_to(56);
+        const ConvolutionShape shape{.batch = up_to(64),
+                                     .channels = up_to(512),
+                                     .filters = up_to(512),
+                                     .input_places = places,
+                                     .output_places = places,
+                                     .window = square ? 9 : 1,
+                                     .square = square};
+        for (const OperatorClass direction :
+             {OperatorClass::kConvolution, OperatorClass::kConvolutionBackwardData,
+              OperatorClass::kConvolutionBackwardWeight}) {
+          const Duration plain =
+              device.duration(convolution_work(DType::kFloat32, direction, shape));
+          const Duration tensor = device.duration(convolution_work(DType::kTf32, direction, shape));
+          CAPTURE(name);
+          CAPTURE(shape.channels);
+          CAPTURE(shape.filters);
+          CHECK(tensor <= plain);
+          faster += tensor < plain ? 1 : 0;
+        }
+      }
+    }
+    CHECK(faster > 100);
   }
 
   TEST_CASE("the order in memory decides how fast a normalization is where the profile says so") {
