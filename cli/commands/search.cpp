@@ -2,7 +2,10 @@
 #include "scenarios/studies/search.hpp"
 
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,20 +34,67 @@ std::string setting_of(const PointResult& point) {
   return changes.empty() ? point.name : changes;
 }
 
-// Returns a value of an expression, or a difference of its sides: as bytes or a time where it is
-// one.
-std::string value_text(const Expression& expression, double value) {
-  const std::vector<std::string>& names = expression.names();
-  const auto all = [&](auto belongs) {
-    return !names.empty() && expression.text().find('/') == std::string::npos &&
-           std::all_of(names.begin(), names.end(), belongs);
+enum class Unit : std::uint8_t { kNone, kBytes, kSeconds };
+
+// Returns the unit of a figure of the result document or of the device.
+Unit unit_of(std::string_view figure) {
+  static constexpr std::array<std::string_view, 19> kBytes{"device_used",
+                                                           "peak_live",
+                                                           "peak_allocated",
+                                                           "peak_reserved",
+                                                           "capacity",
+                                                           "parameters",
+                                                           "gradients",
+                                                           "optimizer_state",
+                                                           "buffers",
+                                                           "inputs",
+                                                           "saved_activations",
+                                                           "smallest_capacity",
+                                                           "peak_without_workspace",
+                                                           "between_steps",
+                                                           "peak",
+                                                           "forward",
+                                                           "backward",
+                                                           "optimizer",
+                                                           "memory"};
+  static constexpr std::array<std::string_view, 11> kSeconds{"step",
+                                                             "forward",
+                                                             "backward",
+                                                             "optimizer",
+                                                             "recompute",
+                                                             "host_bound",
+                                                             "per_sample",
+                                                             "per_token",
+                                                             "dequantise",
+                                                             "exposed_transfer",
+                                                             "exposed_communication"};
+  const auto is_one_of = [&](const auto& names) {
+    const std::string_view last = figure.substr(figure.rfind('.') + 1);
+    return std::find(names.begin(), names.end(), last) != names.end();
   };
-  if (all([](const std::string& name) {
-        return name.starts_with("memory.") || name.ends_with(".capacity");
-      })) {
-    return format_bytes(Bytes(static_cast<std::int64_t>(value)));
-  }
-  if (all([](const std::string& name) { return name.starts_with("time."); })) {
+  const bool memory = figure.starts_with("memory.") || figure.starts_with("hardware.");
+  if (memory && is_one_of(kBytes)) return Unit::kBytes;
+  return figure.starts_with("time.") && is_one_of(kSeconds) ? Unit::kSeconds : Unit::kNone;
+}
+
+// Returns the unit of an expression, or of a difference of its sides: that of its figures, if it
+// has one on each side and only numbers beside them.
+Unit unit_of(const Expression& expression) {
+  const std::vector<std::string>& names = expression.names();
+  const std::string& text = expression.text();
+  const bool compares = text.find_first_of("<>") != std::string::npos;
+  if (names.empty() || names.size() > (compares ? 2 : 1) || text.find('/') != std::string::npos)
+    return Unit::kNone;
+  const Unit unit = unit_of(std::string_view(names.front()));
+  return unit_of(std::string_view(names.back())) == unit ? unit : Unit::kNone;
+}
+
+std::string value_text(const Expression& expression, double value) {
+  constexpr double kMost = 1e18;  // what fits into 64 bits with room to spare
+  const Unit unit = std::abs(value) < kMost ? unit_of(expression) : Unit::kNone;
+  if (unit == Unit::kBytes) return format_bytes(Bytes(static_cast<std::int64_t>(value)));
+  // Below a microsecond a duration has too few digits to compare.
+  if (unit == Unit::kSeconds && std::abs(value) >= 1e-6 && std::abs(value) < 1e9) {
     return format_duration(
         std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value)));
   }
@@ -78,7 +128,7 @@ bool has_objectives(const SearchPoint& point) {
                      [](double value) { return std::isfinite(value); });
 }
 
-// Whether a point that is no answer would be one if it did not break anything.
+// Returns whether a point that is no answer would be one if it did not break anything.
 bool would_be_better(const SearchResult& found, const SearchPoint& point) {
   if (point.breaks.empty() || point.objectives.empty()) return false;
   return has_objectives(point) &&
@@ -97,7 +147,7 @@ std::string objectives_of(const Goal& goal) {
   return fmt::format("{}", fmt::join(texts, " and "));
 }
 
-// Points that are no answer, and how many there are beyond those that are named.
+// A list of points that are no answer: lines for the first of them, and the number of all.
 struct LeftOut {
   std::vector<std::string> lines;
   std::size_t count = 0;
@@ -135,8 +185,8 @@ std::string better_but(const SearchResult& found, std::size_t most) {
   if (better.count > 0)
     text += fmt::format("  {} would be better:\n{}", better.count, better.text());
   if (unknown.count > 0) {
-    text += fmt::format("  {} {} no {}:\n{}", unknown.count, unknown.count == 1 ? "has" : "have",
-                        objectives_of(found.goal), unknown.text());
+    text += fmt::format("  {} lack{} a figure of the goal:\n{}", unknown.count,
+                        unknown.count == 1 ? "s" : "", unknown.text());
   }
   if (others > 0) text += fmt::format("  {} left out would not be better\n", others);
   return text;
@@ -209,14 +259,16 @@ std::string verdict(const SearchResult& found, std::size_t most, const Console& 
                                  goal.maximize ? "largest" : "smallest", objectives_of(goal),
                                  found.points.size(), fit);
   if (found.front.empty()) return text + none_will_do(found, fit, most);
+  // One objective has one answer: those that are as good come after it in the table.
+  const std::size_t answers = goal.objectives.size() == 1 ? 1 : found.front.size();
   if (goal.objectives.size() > 1) {
     text += fmt::format(
-        "  {} of them {} better in one figure than every other that is as good in the rest:\n",
-        found.front.size(), found.front.size() == 1 ? "is" : "are");
+        "  {} of them {} on the front, where no other is better in one figure and as "
+        "good in the rest:\n",
+        answers, answers == 1 ? "is" : "are");
   }
-  for (std::size_t k = 0; k < std::min(most, found.front.size()); ++k) {
-    // One objective has one answer: those that are as good come after it in the table.
-    if (goal.objectives.size() == 1 && k > 0) break;
+  const std::size_t shown = std::min(most, answers);
+  for (std::size_t k = 0; k < shown; ++k) {
     const SearchPoint& best = found.points[found.front[k]];
     std::vector<std::string> values;
     for (std::size_t o = 0; o < best.objectives.size(); ++o)
@@ -224,6 +276,7 @@ std::string verdict(const SearchResult& found, std::size_t most, const Console& 
     text += fmt::format("  {}: {}\n", bold(setting_of(best.result), console.colour),
                         fmt::join(values, ", "));
   }
+  if (shown < answers) text += fmt::format("  and {} more; --top shows them\n", answers - shown);
   const std::string others = better_but(found, most) + not_compared(found);
   text += others.empty() ? "  no point that was left out would be better\n" : others;
   return text;

@@ -18,7 +18,7 @@ struct CatalogueEntry {
   std::function<std::string(const Console&)> describe;  // lines ending with '\n'
 };
 
-// What has one kind of name. The entries are made when they are asked for: those of the GPUs read
+// The names of one kind. The entries are made when they are asked for: those of the GPUs read
 // every profile, which takes five times as long as all the others.
 struct Catalogue {
   std::string kind;      // "models"

@@ -34,7 +34,13 @@ struct StepKey {
 class Steps {
  public:
   Steps(const Value& document, const Environment& environment)
-      : document_(without_elastic(document)), environment_(environment) {}
+      : document_(without_elastic(document)), environment_(environment) {
+    const Value* training = document_.find("training");
+    const Value* batch = training == nullptr ? nullptr : training->find("global_batch");
+    if (batch == nullptr || batch->is_null()) return;
+    throw UserError(batch->location, "training.global_batch",
+                    "memory_elastic has a global_batch of its own; leave this one out");
+  }
 
   const PointResult& at(const StepKey& key) {
     const auto found = simulated_.find(key);

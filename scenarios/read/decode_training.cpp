@@ -132,11 +132,21 @@ void check_gradient_dtype(const Decoder& training, const TrainingOptions& option
                                rules.name, name_of(rules.gradients)));
 }
 
+std::string micro_batches_text(std::int64_t count) {
+  return fmt::format("{} micro-batch{}", count, count == 1 ? "" : "es");
+}
+
 // Returns the micro-batches of a step: as given, or as many as make a batch of all data ranks.
-std::int64_t decode_accumulate(const Decoder& training, std::int64_t micro_batch, int data_ranks) {
+std::int64_t decode_accumulate(const Decoder& training, const ModelReference& model,
+                               std::int64_t micro_batch, int data_ranks) {
   const auto given = training.optional<std::int64_t>("accumulate", 1, between(1, kMaxAccumulate));
   const auto whole = training.maybe<std::int64_t>("global_batch", between(1, kMaxGlobalBatch));
   if (!whole) return given;
+  if (model.kind == ModelKind::kOnnx && !model.onnx.batch_axis && !training.has("micro_batch")) {
+    training.fail_at("global_batch",
+                     "the file says how many samples a micro-batch has; write micro_batch, too, or "
+                     "batch_axis in model");
+  }
   const std::int64_t once = micro_batch * data_ranks;
   const std::string ranks =
       data_ranks == 1 ? "" : fmt::format(" of each of {} data ranks", data_ranks);
@@ -149,17 +159,17 @@ std::int64_t decode_accumulate(const Decoder& training, std::int64_t micro_batch
   }
   const std::int64_t accumulate = *whole / once;
   if (accumulate > kMaxAccumulate) {
-    training.fail_at("global_batch",
-                     fmt::format("{} samples are {} micro-batches of {}{}; at most "
-                                 "{} are simulated in a step",
-                                 *whole, accumulate, micro_batch, ranks, kMaxAccumulate));
+    training.fail_at(
+        "global_batch",
+        fmt::format("{} samples are {} of {}{}; at most {} are simulated in a step", *whole,
+                    micro_batches_text(accumulate), micro_batch, ranks, kMaxAccumulate));
   }
   if (training.has("accumulate") && given != accumulate) {
     training.fail_at(
         "accumulate",
-        fmt::format("{} micro-batches of {}{} are {} samples, and global_batch says {}; "
-                    "leave one of the two out",
-                    given, micro_batch, ranks, given * once, *whole));
+        fmt::format("{} of {}{} are {} samples, and global_batch says {}; leave one of "
+                    "the two out",
+                    micro_batches_text(given), micro_batch, ranks, given * once, *whole));
   }
   return accumulate;
 }
@@ -167,7 +177,7 @@ std::int64_t decode_accumulate(const Decoder& training, std::int64_t micro_batch
 void check_micro_batches(const Decoder& training, const TrainingOptions& options) {
   const std::int64_t rounds = options.accumulate * options.steps;
   if (rounds <= kMaxMicroBatches) return;
-  training.fail_at("accumulate",
+  training.fail_at(training.has("global_batch") ? "global_batch" : "accumulate",
                    fmt::format("{} micro-batches in each of {} steps are {}; at most {} are "
                                "simulated in all",
                                options.accumulate, options.steps, rounds, kMaxMicroBatches));
@@ -263,8 +273,8 @@ TrainingOptions decode_training(const Decoder& scenario, const ModelReference& m
     options.model.sequence = generation->room;
     options.model.loss = LossKind::kNone;
   }
-  options.accumulate =
-      decode_training_detail::decode_accumulate(training, options.model.micro_batch, data_ranks);
+  options.accumulate = decode_training_detail::decode_accumulate(
+      training, model, options.model.micro_batch, data_ranks);
   options.loss_scale = decode_loss_scale(training);
   options.clip_grad_norm = training.maybe<double>("clip_grad_norm", above(0));
   options.ema = decode_training_ema(training);

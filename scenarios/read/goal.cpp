@@ -236,8 +236,10 @@ bool Expression::holds(const FigureLookup& figures) const {
   return strict_ ? by < 0 : by <= 0;
 }
 double Expression::excess(const FigureLookup& figures) const {
-  const double difference = at(left_, figures) - at(right_, figures);
-  return at_least_ ? -difference : difference;
+  const double left = at(left_, figures);
+  const double right = at(right_, figures);
+  if (left == right) return 0;  // also where both are infinite
+  return at_least_ ? right - left : left - right;
 }
 
 namespace goal_detail {

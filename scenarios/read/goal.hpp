@@ -42,8 +42,8 @@ class Expression {
   [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
   [[nodiscard]] double value(const FigureLookup& figures) const;  // for a sum
   [[nodiscard]] bool holds(const FigureLookup& figures) const;    // for a comparison
-  // For a comparison: how much its sides would have to move for it to hold, in its own unit; at
-  // most 0 where it holds, not a number where a figure is missing.
+  // Returns how much the sides of a comparison would have to move for it to hold, in its own unit:
+  // at most 0 where it holds, not a number where a figure is missing.
   [[nodiscard]] double excess(const FigureLookup& figures) const;
 
  private:

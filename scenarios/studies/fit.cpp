@@ -43,6 +43,17 @@ void check_key(const std::string& key) {
       hint.empty() ? fmt::format("; keys that can begin with {}", fmt::join(known, ", ")) : hint));
 }
 
+// Throws where a global batch leaves only its divisors.
+void check_global_batch(const std::string& key, const Value& document) {
+  const Value* training = document.find("training");
+  const Value* batch = training == nullptr ? nullptr : training->find("global_batch");
+  if (key != "training.micro_batch" || batch == nullptr || batch->is_null()) return;
+  throw UserError(batch->location, "training.global_batch",
+                  "leaves a micro-batch only its divisors, of which fit finds no largest; write "
+                  "accumulate in place of it, or compare some with sweep: {matrix: "
+                  "{training.micro_batch: [1, 2, 4, 8]}} and tidemark search");
+}
+
 // Returns the bytes that the allocator may take of the device.
 Bytes room(const PointResult& point) {
   const Bytes device = point.usable();
@@ -195,6 +206,7 @@ ValuePoints::ValuePoints(const Value& document, const Environment& environment,
   if (!points.front().error.empty()) throw UserError(points.front().error);
   // A sweep of one point: its keys are set, and one of them may be the key to maximise.
   document_ = std::move(points.front().document);
+  fit_detail::check_global_batch(options.key, document_);
 }
 
 TriedValue ValuePoints::simulate(std::int64_t value, const std::string& name, SearchEffort effort,

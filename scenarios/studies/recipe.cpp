@@ -123,12 +123,18 @@ std::vector<Combination> combinations_of(RecipeMethod method, RecipeMethod own,
   return result;
 }
 
+// Micro-batches are tried that may not divide a global batch.
+Value without_global_batch(Value document) {
+  apply_override(document, {"training.global_batch", Value{}});
+  return document;
+}
+
 // Simulates one combination with growing micro-batches.
 class Search {
  public:
   Search(const Value& document, const Environment& environment, const Measures& measures,
          std::vector<std::int64_t> micro_batches)
-      : document_(document),
+      : document_(without_global_batch(document)),
         environment_(environment),
         measures_(measures),
         micro_batches_(std::move(micro_batches)) {}
@@ -167,7 +173,7 @@ class Search {
     return recipe;
   }
 
-  const Value& document_;
+  Value document_;
   const Environment& environment_;
   const Measures& measures_;
   std::vector<std::int64_t> micro_batches_;
@@ -177,7 +183,7 @@ class Search {
 std::vector<std::int64_t> micro_batches_of(const Value& document, const Environment& environment,
                                            const TrainingGraph& training, std::int64_t largest) {
   const auto can_be = [&](std::int64_t batch) {
-    Value changed = document;
+    Value changed = without_global_batch(document);
     apply_override(changed,
                    {"training.micro_batch", text_value(fmt::to_string(batch), Location{})});
     try {

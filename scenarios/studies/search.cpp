@@ -59,7 +59,7 @@ std::vector<std::string> figures_named(const Goal& goal) {
   return names;
 }
 
-// Returns those of policies.
+// Returns the figures of policies that a goal names.
 std::vector<std::string> policy_figures(const Goal& goal) {
   std::vector<std::string> names = figures_named(goal);
   std::erase_if(names, [](const std::string& name) { return !name.starts_with("policies."); });
@@ -78,29 +78,35 @@ void check_policies(const Value& document, const Goal& goal,
   }
 }
 
+// Returns the bytes of device memory that a point lacks; not a number where they are not known.
+double missing_memory(const PointResult& point) {
+  const bool device = point.status == PointStatus::kOutOfMemory &&
+                      point.run.status != RunStatus::kOutOfHostMemory &&
+                      point.run.status != RunStatus::kOutOfNvme;
+  const Bytes missing = point.device_that_does() - point.capacity;
+  return device && missing > Bytes(0) ? static_cast<double>(missing.count) : std::nan("");
+}
+
+// A step that does not run to its end has no throughput and no cost; the document says 0.
+bool needs_whole_step(std::string_view figure) {
+  return figure.starts_with("throughput.") || figure.starts_with("cost.") ||
+         figure.ends_with("_utilization");
+}
+
 // Compares a point's figures with the goal.
 void judge(SearchPoint& point, const Goal& goal, const FigureLookup& figures) {
-  const PointResult& result = point.result;
-  // A step that does not run to its end has no throughput; the document says 0.
+  const bool fits = point.result.status == PointStatus::kFits;
   const FigureLookup known = [&](std::string_view name) {
     const double value = figures(name);
-    const bool ran = value != 0 || !name.starts_with("throughput.");
-    return ran ? value : std::nan("");
+    return fits || value != 0 || !needs_whole_step(name) ? value : std::nan("");
   };
   for (const Expression& objective : goal.objectives)
     point.objectives.push_back(objective.value(known));
-  if (result.status != PointStatus::kFits) {
-    const bool device = result.status == PointStatus::kOutOfMemory &&
-                        result.run.status != RunStatus::kOutOfHostMemory &&
-                        result.run.status != RunStatus::kOutOfNvme;
-    point.breaks.push_back(
-        {.constraint = std::nullopt,
-         .by = device ? static_cast<double>((result.device_needed() - result.capacity).count)
-                      : std::nan("")});
-  }
+  if (!fits)
+    point.breaks.push_back({.constraint = std::nullopt, .by = missing_memory(point.result)});
   for (std::size_t c = 0; c < goal.subject_to.size(); ++c) {
-    if (!goal.subject_to[c].holds(figures))
-      point.breaks.push_back({.constraint = c, .by = goal.subject_to[c].excess(figures)});
+    if (!goal.subject_to[c].holds(known))
+      point.breaks.push_back({.constraint = c, .by = goal.subject_to[c].excess(known)});
   }
   point.feasible =
       point.breaks.empty() && std::all_of(point.objectives.begin(), point.objectives.end(),
@@ -158,6 +164,8 @@ SearchResult search(const Value& document, const Environment& environment, int t
   bool built = false;
   for (std::size_t i = 0; i < results.size(); ++i) {
     SearchPoint point{.result = std::move(results[i])};
+    if (point.result.status == PointStatus::kError)
+      point.objectives.assign(found.goal.objectives.size(), std::nan(""));
     if (point.result.status != PointStatus::kError) {
       const auto entry = result_document(std::span(&point.result, 1)).at("points").at(0);
       built = true;

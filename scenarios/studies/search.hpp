@@ -10,10 +10,11 @@
 
 namespace tidemark {
 
-// What keeps a point from being an answer.
+// A reason why a point is no answer.
 struct Breach {
   std::optional<std::size_t> constraint;  // one of the goal's; none: the step does not fit
-  double by = 0;  // in the constraint's unit, or bytes of device memory; not a number if unknown
+  double by =
+      0;  // in the constraint's unit, or bytes that the device lacks; not a number if unknown
 };
 
 struct SearchPoint {
@@ -22,7 +23,7 @@ struct SearchPoint {
   std::vector<Breach> breaks;      // empty for a point that could not be built
   bool feasible = false;           // it fits, all constraints hold, and it has every objective
 
-  // Whether it is at least as good in every objective, and better in one.
+  // Returns whether it is at least as good in every objective, and better in one.
   [[nodiscard]] bool dominates(const SearchPoint& other, bool maximize) const;
 };
 

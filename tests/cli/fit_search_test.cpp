@@ -94,12 +94,13 @@ TEST_SUITE("unit") {
     CHECK(search.at("left_out")[0].at("point") == 2);
     CHECK(search.at("left_out")[0].at("constraint") == "fits");
     const auto point = nlohmann::json::parse(found.out).at("points").at(2);
-    CHECK(search.at("left_out")[0].at("by") == point.at("memory").at("device_used").get<double>() -
-                                                   point.at("memory").at("capacity").get<double>());
+    CHECK(search.at("left_out")[0].at("by") ==
+          point.at("memory").at("smallest_capacity").get<double>() -
+              point.at("memory").at("capacity").get<double>());
     const std::string text = workspace.run("search s.yaml").out;
     CHECK(contains(text, "training.micro_batch 4"));
     CHECK(contains(text,
-                   "  1 has no throughput.tokens_per_second:\n"
+                   "  1 lacks a figure of the goal:\n"
                    "    training.micro_batch 512: does not fit by "));
     const Outcome broken = workspace.run(
         "search s.yaml -s goal='{minimize: time.per_token, subject_to: [\"time.step < 1us\", "
@@ -113,7 +114,17 @@ TEST_SUITE("unit") {
         workspace.run("search s.yaml -s goal='{minimize: [time.per_token, memory.device_used]}'");
     CHECK(front.code == 0);
     CHECK(contains(front.out, "smallest time.per_token and memory.device_used over 3 points"));
-    CHECK(contains(front.out, "2 of them are better in one figure"));
+    CHECK(contains(front.out, "2 of them are on the front"));
+    const Outcome first = workspace.run(
+        "search s.yaml --top 1 -s goal='{minimize: [time.per_token, memory.device_used]}'");
+    CHECK(contains(first.out, "and 1 more; --top shows them"));
+    // What is no memory and no time has no unit, though its name begins as theirs do.
+    const Outcome share = workspace.run(
+        "search s.yaml -s goal='{minimize: time.step, subject_to: "
+        "[\"memory.allocator.segments <= 1\", \"throughput.tokens_per_second >= 1000000000\"]}'");
+    CHECK(contains(share.out, "breaks memory.allocator.segments <= 1 by "));
+    CHECK_FALSE(contains(share.out, " B, "));
+    CHECK(contains(share.out, "has no figure for throughput.tokens_per_second >= 1000000000"));
     const Outcome listed = workspace.run(
         "search s.yaml --json -s goal='{minimize: [time.per_token, memory.device_used]}'");
     const auto both = nlohmann::json::parse(listed.out).at("search");
@@ -204,6 +215,12 @@ TEST_SUITE("unit") {
         batch + "-s training.accumulate=3",
         "3 micro-batches of 2 of each of 8 data ranks are 48 samples, and global_batch says 64");
     refused("-s training.global_batch=64000000", "at most 4096 are simulated in a step");
+    refused(batch + "-s training.accumulate=1",
+            "1 micro-batch of 2 of each of 8 data ranks are 16");
+    const Outcome largest = workspace.run(
+        "fit gpt2 --gpu h100 -s training.global_batch=64 --maximize training.micro_batch");
+    CHECK(largest.code == 2);
+    CHECK(contains(largest.err, "leaves a micro-batch only its divisors"));
     refused("-s global_batch_size=64", "training.global_batch: 64");
   }
 

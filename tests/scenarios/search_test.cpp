@@ -134,7 +134,8 @@ TEST_SUITE("property") {
         if (breach.constraint) {
           CHECK(breach.by == doctest::Approx(used - limit));
         } else {
-          CHECK(breach.by == (point.result.device_needed() - point.result.capacity).count);
+          CHECK(point.result.status == PointStatus::kOutOfMemory);
+          CHECK(breach.by == (point.result.smallest_capacity - point.result.capacity).count);
         }
         CHECK(breach.by > 0);
       }
