@@ -1,6 +1,7 @@
 // Several data ranks, from the text of a scenario to its figures.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "scenarios/results/result_document.hpp"
 #include "scenarios/studies/simulate_points.hpp"

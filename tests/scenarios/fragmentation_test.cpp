@@ -5,6 +5,7 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "scenarios/read/scenario.hpp"
 #include "scenarios/results/result_document.hpp"

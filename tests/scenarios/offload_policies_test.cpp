@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "scenarios/read/environment.hpp"
 #include "scenarios/read/scenario.hpp"

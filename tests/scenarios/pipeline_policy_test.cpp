@@ -10,6 +10,7 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "graph/analysis/pipeline_schedule.hpp"
 #include "scenarios/results/read_result.hpp"

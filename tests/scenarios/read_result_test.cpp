@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include "scenarios/results/result_document.hpp"
 #include "scenarios/results/results_csv.hpp"

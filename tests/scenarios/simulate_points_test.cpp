@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "graph/core/errors.hpp"
 #include "scenarios/read/environment.hpp"

@@ -1,6 +1,7 @@
 // Whole scenarios, from text to figures.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "graph/core/errors.hpp"
 #include "scenarios/read/environment.hpp"

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "graph/core/document.hpp"
 #include "scenarios/read/environment.hpp"

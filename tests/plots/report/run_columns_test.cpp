@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <zlib.h>
 
 #include "plots/report/column_file.hpp"
