@@ -128,18 +128,16 @@ bool has_objectives(const SearchPoint& point) {
                      [](double value) { return std::isfinite(value); });
 }
 
-// Returns whether a point that is no answer would be one if it did not break anything.
+// Returns whether a point that is no answer would be one if it did not break anything. It has every
+// figure of the goal.
 bool would_be_better(const SearchResult& found, const SearchPoint& point) {
-  if (point.breaks.empty() || point.objectives.empty()) return false;
-  return has_objectives(point) &&
-         std::none_of(found.front.begin(), found.front.end(), [&](std::size_t i) {
-           const SearchPoint& answer = found.points[i];
-           return answer.objectives == point.objectives ||
-                  answer.dominates(point, found.goal.maximize);
-         });
+  return std::none_of(found.front.begin(), found.front.end(), [&](std::size_t i) {
+    const SearchPoint& answer = found.points[i];
+    return answer.objectives == point.objectives || answer.dominates(point, found.goal.maximize);
+  });
 }
 
-// Joins what is to be small or large.
+// Joins the figures that are to be small or large.
 std::string objectives_of(const Goal& goal) {
   std::vector<std::string_view> texts;
   for (const Expression& objective : goal.objectives)

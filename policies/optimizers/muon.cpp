@@ -64,7 +64,7 @@ const OptimizerAlgorithm& muon_optimizer() {
             states.push_back({OptimizerTensor::kFirstMoment, "momentum_buffer", parameter.moment});
           },
       .on_host = false,
-      // A flat part of a matrix is none.
+      // A flat part of a matrix is no matrix.
       .takes = [](const OptimizerSpec& /*spec*/, const Shape& shape,
                   ParameterUse use) { return use == ParameterUse::kMatrix && shape.rank() > 1; },
       .add_matrix_kernels = muon_detail::add_muon_kernels,

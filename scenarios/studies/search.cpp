@@ -164,9 +164,9 @@ SearchResult search(const Value& document, const Environment& environment, int t
   bool built = false;
   for (std::size_t i = 0; i < results.size(); ++i) {
     SearchPoint point{.result = std::move(results[i])};
-    if (point.result.status == PointStatus::kError)
+    if (point.result.status == PointStatus::kError) {
       point.objectives.assign(found.goal.objectives.size(), std::nan(""));
-    if (point.result.status != PointStatus::kError) {
+    } else {
       const auto entry = result_document(std::span(&point.result, 1)).at("points").at(0);
       built = true;
       std::erase_if(unseen, [&](const std::string& name) { return has_figure(entry, name); });

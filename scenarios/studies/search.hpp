@@ -13,8 +13,8 @@ namespace tidemark {
 // A reason why a point is no answer.
 struct Breach {
   std::optional<std::size_t> constraint;  // one of the goal's; none: the step does not fit
-  double by =
-      0;  // in the constraint's unit, or bytes that the device lacks; not a number if unknown
+  // In the constraint's unit, or bytes that the device lacks; not a number where it is not known.
+  double by = 0;
 };
 
 struct SearchPoint {
@@ -30,8 +30,9 @@ struct SearchPoint {
 struct SearchResult {
   Goal goal;
   std::vector<SearchPoint> points;  // in the sweep's order
-  std::vector<std::size_t>
-      ranking;                     // feasible points by the first objective, then by the next ones
+  // Feasible points, best first by the first objective, then by the next ones; equals in the
+  // sweep's order.
+  std::vector<std::size_t> ranking;
   std::vector<std::size_t> front;  // those of them that no other dominates, in this order
 };
 

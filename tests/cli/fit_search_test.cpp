@@ -118,7 +118,7 @@ TEST_SUITE("unit") {
     const Outcome first = workspace.run(
         "search s.yaml --top 1 -s goal='{minimize: [time.per_token, memory.device_used]}'");
     CHECK(contains(first.out, "and 1 more; --top shows them"));
-    // What is no memory and no time has no unit, though its name begins as theirs do.
+    // A count of segments has no unit, though its name begins as those of bytes do.
     const Outcome share = workspace.run(
         "search s.yaml -s goal='{minimize: time.step, subject_to: "
         "[\"memory.allocator.segments <= 1\", \"throughput.tokens_per_second >= 1000000000\"]}'");

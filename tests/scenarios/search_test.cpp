@@ -177,7 +177,7 @@ TEST_SUITE("property") {
     }
     CHECK(found.front.size() >= 2);
     CHECK(dominated >= 1);
-    // What the goal asks for is found where the caller has no use for it.
+    // The goal's own figures are found, also where the caller has no use for them.
     const SimulateOptions brief{.smallest_capacity_of_fitting = false};
     const auto smallest = [&](const std::string& goal) {
       return search(scenario(", goal: {minimize: " + goal + "}"), environment(), 1, brief)

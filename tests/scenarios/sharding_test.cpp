@@ -190,9 +190,8 @@ TEST_SUITE("property") {
     const auto moved = [&](const std::string& policies, const std::string& implementation) {
       const std::string text = fmt::format(
           "{{model: {}, hardware: {{gpu: h100-sxm-80gb, count: {}}}, training: {{micro_batch: 2, "
-          "loss: "
-          "mse, precision: bf16_mixed, optimizer: {{name: adam, implementation: {}}}}}, policies: "
-          "[{}]}}",
+          "loss: mse, precision: bf16_mixed, optimizer: {{name: adam, implementation: {}}}}}, "
+          "policies: [{}]}}",
           chain(widths), kRanks, implementation, policies);
       const PointResult point =
           simulate_points(parse_document(text, "s.yaml"), environment(), 1, {}).front();
