@@ -16,11 +16,11 @@ Bytes aligned(Bytes bytes) {
 }  // namespace packed_allocator_detail
 
 PackingProblem packing_problem(const StepProgram& program, std::vector<AllocationId>& allocations) {
-  constexpr std::uint32_t kNone = Id<void>::kNone;
+  constexpr std::uint32_t kNoBuffer = Id<void>::kNone;
   const auto end = static_cast<std::int64_t>(program.size());
   PackingProblem problem;
   allocations.clear();
-  IdVector<AllocationId, std::uint32_t> buffer_of(program.allocations.size(), kNone);
+  IdVector<AllocationId, std::uint32_t> buffer_of(program.allocations.size(), kNoBuffer);
   for (std::size_t i = 0; i < program.size(); ++i) {
     const AllocationId allocation(program.subject[i]);
     if (program.opcode[i] == Opcode::kAllocate) {
@@ -31,7 +31,7 @@ PackingProblem packing_problem(const StepProgram& program, std::vector<Allocatio
            .upper = end,
            .size = packed_allocator_detail::aligned(program.allocations[allocation].bytes)});
       allocations.push_back(allocation);
-    } else if (program.opcode[i] == Opcode::kFree && buffer_of[allocation] != kNone) {
+    } else if (program.opcode[i] == Opcode::kFree && buffer_of[allocation] != kNoBuffer) {
       problem.buffers[buffer_of[allocation]].upper = static_cast<std::int64_t>(i);
     }
   }
