@@ -88,6 +88,9 @@ void StageBuilder::differentiate_pieces() {
     chunk.training = run_pass(passes_, "differentiate", [&] {
       return differentiate(pieces_[p].graph, *spec_.training.framework, options, chunk.transfers);
     });
+    // A step that only evaluates reduces no gradients and updates nothing, though a piece is
+    // differentiated in any case.
+    if (spec_.training.mode != StepMode::kTrain) chunk.training.trained.clear();
     for (const ParameterId id : ids_of(pieces_[p].held)) {
       chunk.training.parameters[id].on_other_stages = holders_.at(pieces_[p].held[id]).size() > 1;
     }

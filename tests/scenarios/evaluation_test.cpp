@@ -79,6 +79,22 @@ TEST_SUITE("unit") {
     CHECK(run(3).step_flops.count == 3 * run(1).step_flops.count);
   }
 
+  TEST_CASE("stages of a pipeline that evaluate reduce no gradients") {
+    for (const char* policy : {"", ", zero: {stage: 1}", ", fsdp: {}", ", data_parallel: {}"}) {
+      CAPTURE(policy);
+      const auto run = [&](int accumulate) {
+        return point_of(fmt::format(
+            "model: {{preset: gpt2, layers: 2}}\nhardware: {{gpu: h100-sxm-80gb, count: 4}}\n"
+            "training: {{mode: forward, sequence: 128, accumulate: {}}}\n"
+            "policies: [pipeline: {{size: 2}}{}]\n",
+            accumulate, policy));
+      };
+      CHECK(run(1).status == PointStatus::kFits);
+      CHECK(run(3).samples == 3 * run(1).samples);
+      CHECK(run(3).optimizer_state == Bytes(0));
+    }
+  }
+
   TEST_CASE("policies about what training keeps find nothing to decide in an evaluation") {
     const std::string plain =
         "model: {preset: gpt2, layers: 2}\nhardware: h100-sxm-80gb\n"
