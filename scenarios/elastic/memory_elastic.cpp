@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "scenarios/read/global_batch.hpp"
 #include "scenarios/read/short_form.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 #include "sim/step/simulate.hpp"
@@ -35,9 +36,8 @@ class Steps {
  public:
   Steps(const Value& document, const Environment& environment)
       : document_(without_elastic(document)), environment_(environment) {
-    const Value* training = document_.find("training");
-    const Value* batch = training == nullptr ? nullptr : training->find("global_batch");
-    if (batch == nullptr || batch->is_null()) return;
+    const Value* batch = global_batch_of(document_);
+    if (batch == nullptr) return;
     throw UserError(batch->location, "training.global_batch",
                     "memory_elastic has a global_batch of its own; leave this one out");
   }

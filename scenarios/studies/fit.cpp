@@ -10,6 +10,7 @@
 
 #include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
+#include "scenarios/read/global_batch.hpp"
 #include "scenarios/read/short_form.hpp"
 #include "scenarios/studies/parallel.hpp"
 #include "scenarios/studies/simulate_point.hpp"
@@ -45,9 +46,8 @@ void check_key(const std::string& key) {
 
 // Throws where a global batch leaves only its divisors.
 void check_global_batch(const std::string& key, const Value& document) {
-  const Value* training = document.find("training");
-  const Value* batch = training == nullptr ? nullptr : training->find("global_batch");
-  if (key != "training.micro_batch" || batch == nullptr || batch->is_null()) return;
+  const Value* batch = global_batch_of(document);
+  if (key != "training.micro_batch" || batch == nullptr) return;
   throw UserError(batch->location, "training.global_batch",
                   "leaves a micro-batch only its divisors, of which fit finds no largest; write "
                   "accumulate in place of it, or compare some with sweep: {matrix: "

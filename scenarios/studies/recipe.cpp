@@ -8,6 +8,7 @@
 
 #include "graph/core/errors.hpp"
 #include "graph/ir/convolutions.hpp"
+#include "scenarios/read/global_batch.hpp"
 #include "scenarios/read/short_form.hpp"
 #include "scenarios/studies/parallel.hpp"
 #include "sim/step/simulate.hpp"
@@ -121,12 +122,6 @@ std::vector<Combination> combinations_of(RecipeMethod method, RecipeMethod own,
     }
   }
   return result;
-}
-
-// Micro-batches are tried that may not divide a global batch.
-Value without_global_batch(Value document) {
-  apply_override(document, {"training.global_batch", Value{}});
-  return document;
 }
 
 // Simulates one combination with growing micro-batches.

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "scenarios/read/global_batch.hpp"
 #include "scenarios/read/short_form.hpp"
 #include "scenarios/studies/measures.hpp"
 
@@ -146,12 +147,10 @@ bool Trials::run(const Candidate& candidate, const Compiled* compiled) {
 bool Trials::seems_to_fit(const Candidate& candidate) const {
   constexpr std::int64_t kShown = 2;
   try {
-    Value document = original_.document;
-    for (const Override& change : measures_.overrides(candidate))
-      apply_override(document, change);
+    Value document = point_document(original_.document, measures_.overrides(candidate));
     Scenario changed = trial_scenario(document, original_.environment);
     if (changed.training.accumulate > kShown) {
-      apply_override(document, {"training.global_batch", Value{}});
+      document = without_global_batch(std::move(document));
       apply_override(document,
                      {"training.accumulate", text_value(fmt::to_string(kShown), Location{})});
       changed = trial_scenario(document, original_.environment);
