@@ -113,11 +113,14 @@ Faults component_faults(const SourceTree& tree) {
   return faults;
 }
 
-// Returns folders of one folder that include each other, directly or indirectly. A file directly in
-// the folder above them belongs to none of them.
+// Returns folders of one folder that include each other, directly or indirectly, and folders that
+// include each other though one lies in the other.
 Faults folder_faults(const SourceTree& tree) {
   std::map<std::string, Graph> siblings;  // by the folder that they lie in
+  Graph folders;                          // the files directly in each
   for_each_include(tree, [&](const std::string& path, const std::string& included) {
+    if (folder_of(path) != folder_of(included))
+      folders[folder_of(path)].insert(folder_of(included));
     for (std::size_t slash = path.find('/'); slash != std::string::npos;
          slash = path.find('/', slash + 1)) {
       const std::string_view above = std::string_view(path).substr(0, slash + 1);
@@ -136,6 +139,14 @@ Faults folder_faults(const SourceTree& tree) {
   for (const auto& [above, graph] : siblings) {
     for (const std::vector<std::string>& circle : circles(graph))
       faults.push_back(words_of(circle) + ": folders include each other");
+  }
+  for (const auto& [folder, included] : folders) {
+    for (const std::string& other : included) {
+      const auto back = folders.find(other);
+      const bool inside = other.starts_with(folder + '/');
+      if (inside && back != folders.end() && back->second.contains(folder))
+        faults.push_back(fmt::format("{}, {}: folders include each other", folder, other));
+    }
   }
   return faults;
 }
@@ -330,6 +341,14 @@ TEST_SUITE("unit") {
     CHECK(component_faults(tree) == Faults{"sim/x/a, sim/y/b: include each other"});
   }
 
+  TEST_CASE("a folder and the folder inside of it do not include each other") {
+    SourceTree tree{
+        {"sim/x/a.cpp", include("sim/x/in/b.hpp")}, {"sim/x/in/b.hpp", ""}, {"sim/x/c.hpp", ""}};
+    CHECK(folder_faults(tree).empty());
+    tree["sim/x/in/b.hpp"] = include("sim/x/c.hpp");
+    CHECK(folder_faults(tree) == Faults{"sim/x, sim/x/in: folders include each other"});
+  }
+
   TEST_CASE("folders that include each other are found at every level") {
     SourceTree tree{{"sim/x/a.hpp", include("sim/y/b.hpp")},
                     {"sim/x/c.hpp", ""},
@@ -347,10 +366,10 @@ TEST_SUITE("unit") {
             {"sim/x/q/c.hpp", include("sim/x/r/d.hpp")}, {"sim/x/r/d.hpp", ""},
             {"sim/x/r/e.hpp", include("sim/x/p/f.hpp")}, {"sim/x/p/f.hpp", ""}};
     CHECK(folder_faults(tree) == Faults{"sim/x/p, sim/x/q, sim/x/r: folders include each other"});
-    // A file above its folders may use them and be used.
-    tree = {{"sim/x/a.hpp", include("sim/x/p/b.hpp")},
-            {"sim/x/p/b.hpp", include("sim/x/c.hpp")},
-            {"sim/x/c.hpp", ""}};
+    // A file above its folders may use them or be used.
+    tree = {{"sim/x/a.hpp", include("sim/x/p/b.hpp")}, {"sim/x/p/b.hpp", ""}};
+    CHECK(folder_faults(tree).empty());
+    tree = {{"sim/x/p/b.hpp", include("sim/x/c.hpp")}, {"sim/x/c.hpp", ""}};
     CHECK(folder_faults(tree).empty());
   }
 

@@ -9,7 +9,7 @@
 
 #include "graph/core/decoder.hpp"
 #include "graph/ir/graph.hpp"
-#include "graph/models/llama.hpp"
+#include "graph/models/decoders/llama.hpp"
 #include "graph/models/model_options.hpp"
 
 namespace tidemark {

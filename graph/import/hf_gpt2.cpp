@@ -4,7 +4,7 @@
 #include <string>
 
 #include "graph/import/hf_config.hpp"
-#include "graph/models/gpt.hpp"
+#include "graph/models/decoders/gpt.hpp"
 #include "graph/models/model_limits.hpp"
 
 namespace tidemark {

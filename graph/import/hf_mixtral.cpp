@@ -5,7 +5,7 @@
 #include <string>
 
 #include "graph/import/hf_config.hpp"
-#include "graph/models/llama.hpp"
+#include "graph/models/decoders/llama.hpp"
 #include "graph/models/model_limits.hpp"
 
 namespace tidemark {

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "graph/import/hf_config.hpp"
-#include "graph/models/llama.hpp"
+#include "graph/models/decoders/llama.hpp"
 
 namespace tidemark {
 

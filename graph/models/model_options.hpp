@@ -9,7 +9,7 @@
 
 #include "graph/ir/dtype.hpp"
 #include "graph/models/builder.hpp"
-#include "graph/models/generation/generation_options.hpp"
+#include "graph/models/generation_options.hpp"
 
 namespace tidemark {
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "graph/core/decoder.hpp"
-#include "graph/models/generation/generation_options.hpp"
+#include "graph/models/generation_options.hpp"
 
 namespace tidemark {
 

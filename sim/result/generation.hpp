@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "graph/ir/training_graph.hpp"
-#include "graph/models/generation/generation_options.hpp"
+#include "graph/models/generation_options.hpp"
 #include "hwprofiles/device_profile.hpp"
 #include "sim/engine/engine.hpp"
 #include "sim/result/timeline.hpp"

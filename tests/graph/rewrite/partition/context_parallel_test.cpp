@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "graph/core/errors.hpp"
-#include "graph/models/llama.hpp"
+#include "graph/models/decoders/llama.hpp"
 #include "graph/rewrite/partition/partition_graph.hpp"
 #include "tests/graph/operators/probe.hpp"
 

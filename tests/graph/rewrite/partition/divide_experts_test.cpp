@@ -8,7 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "graph/core/errors.hpp"
-#include "graph/models/llama.hpp"
+#include "graph/models/decoders/llama.hpp"
 #include "tests/graph/operators/probe.hpp"
 
 namespace tidemark::divide_experts_test {

@@ -1,7 +1,7 @@
 // Experts that lie on several data ranks, and whose features or tokens are cut besides.
 #include <doctest/doctest.h>
 
-#include "graph/models/llama.hpp"
+#include "graph/models/decoders/llama.hpp"
 #include "graph/rewrite/partition/divide_experts.hpp"
 #include "graph/rewrite/partition/partition_graph.hpp"
 #include "tests/graph/operators/probe.hpp"

@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
-#include "graph/models/gpt.hpp"
-#include "graph/models/llama.hpp"
+#include "graph/models/decoders/gpt.hpp"
+#include "graph/models/decoders/llama.hpp"
 #include "graph/models/preset.hpp"
 #include "graph/rewrite/partition/partition_graph.hpp"
 #include "tests/graph/operators/probe.hpp"

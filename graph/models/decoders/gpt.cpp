@@ -1,4 +1,4 @@
-#include "graph/models/gpt.hpp"
+#include "graph/models/decoders/gpt.hpp"
 
 #include <array>
 #include <string_view>

@@ -1,4 +1,4 @@
-#include "graph/models/llama.hpp"
+#include "graph/models/decoders/llama.hpp"
 
 #include <string_view>
 #include <utility>
