@@ -9,6 +9,7 @@
 #include "plots/chrome_trace.hpp"
 #include "scenarios/read/environment.hpp"
 #include "scenarios/read/scenario.hpp"
+#include "scenarios/studies/search/search.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 #include "sim/step/simulate.hpp"
 
@@ -81,6 +82,37 @@ double sweep_rate(std::string_view allocator) {
   return static_cast<double>(points) / seconds;
 }
 
+constexpr std::string_view kSearch = R"(
+version: 1
+name: search
+model: gpt2-xl
+hardware: a100-sxm-80gb
+training: {sequence: 1024}
+sweep:
+  matrix:
+    hardware: [v100-sxm-32gb, h100-sxm-80gb]
+    training.micro_batch: {from: 1, to: 96}
+    policies: [[], [checkpoint_every: {period: 1}], [offload_optimizer]]
+)";
+
+struct SearchFigures {
+  double share = 0;    // of all points, those that are simulated
+  double seconds = 0;  // on one thread
+};
+
+SearchFigures search_figures(const Environment& environment, bool every_point) {
+  const Value document = parse_document(std::string(kSearch), "bench.yaml");
+  SearchFigures figures;
+  figures.seconds = median_seconds(1, [&] {
+    const SearchResult found = search(document, environment, 1,
+                                      {.simulation = {.smallest_capacity_of_fitting = false,
+                                                      .convergence_limit = kConvergenceLimit},
+                                       .every_point = every_point});
+    figures.share = static_cast<double>(found.points.size()) / static_cast<double>(found.space());
+  });
+  return figures;
+}
+
 // Seconds that a run of GPT-2 with 1,536 layers takes.
 double deep_seconds(const Environment& environment, std::string_view allocator) {
   std::string text =
@@ -126,6 +158,15 @@ std::vector<Figure> pipeline_figures() {
                      .value = median_seconds(15, [&] { last = whole(environment, torch); }) * 1e3,
                      .unit = "ms",
                      .required = "at most 3 times that of the ideal allocator"});
+  const SearchFigures few = search_figures(environment, false);
+  const SearchFigures all = search_figures(environment, true);
+  figures.push_back({.name = "search.gpt2_xl_points_per_simulation",
+                     .value = 1 / few.share,
+                     .unit = "points",
+                     .required = ">= 10"});
+  figures.push_back({.name = "search.gpt2_xl_times_faster",
+                     .value = all.seconds / few.seconds,
+                     .unit = "times that of every point"});
   for (const std::string_view allocator : {"ideal", "torch"}) {
     figures.push_back({.name = fmt::format("sweep.gpt2_{}", allocator),
                        .value = sweep_rate(allocator),

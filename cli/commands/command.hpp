@@ -65,6 +65,7 @@ struct SearchCommand {
   CLI::App* app = nullptr;
   ScenarioInput input;
   std::size_t top = 10;
+  bool every_point = false;
   bool json = false;
   int threads = 0;
   void attach(CLI::App& parent);

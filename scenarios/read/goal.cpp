@@ -1,17 +1,13 @@
 #include "scenarios/read/goal.hpp"
 
 #include <algorithm>
-#include <cctype>
-#include <charconv>
 #include <cmath>
-#include <optional>
 #include <stdexcept>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "graph/core/errors.hpp"
-#include "graph/core/units.hpp"
 #include "scenarios/results/result_document.hpp"
 
 namespace tidemark {
@@ -19,26 +15,6 @@ namespace goal_detail {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-// Parses 72GiB, 60s, 1.5TB/s, 312TFLOP/s or a plain number.
-double parse_quantity(const std::string& text) {
-  double plain = 0;
-  const auto read = std::from_chars(text.data(), text.data() + text.size(), plain);
-  if (read.ec == std::errc() && read.ptr == text.data() + text.size()) return plain;
-  const auto tried = [&](auto parse) -> std::optional<double> {
-    try {
-      return parse();
-    } catch (const std::invalid_argument&) {
-      return std::nullopt;
-    }
-  };
-  if (auto v = tried([&] { return static_cast<double>(parse_bytes(text).count); })) return *v;
-  if (auto v = tried([&] { return std::chrono::duration<double>(parse_duration(text)).count(); }))
-    return *v;
-  if (auto v = tried([&] { return parse_bandwidth(text).value; })) return *v;
-  if (auto v = tried([&] { return parse_flops_rate(text).value; })) return *v;
-  throw std::invalid_argument(fmt::format("{} is no quantity; write 72GiB, 60s or 1.5TB/s", text));
-}
 
 const Json* descend(const Json& entry, std::string_view name) {
   const Json* at = &entry;
@@ -84,7 +60,7 @@ FigureLookup figures_of(const goal_detail::Json& entry, const std::vector<Figure
     if (name.starts_with(goal_detail::kHardware)) {
       const std::string_view path = name.substr(goal_detail::kHardware.size());
       for (const Figure& figure : device) {
-        if (figure.path == path) return goal_detail::parse_quantity(figure.value);
+        if (figure.path == path) return parse_quantity(figure.value);
       }
     } else if (has_figure(entry, name)) {
       const goal_detail::Json& found = *goal_detail::descend(entry, name);
@@ -94,152 +70,6 @@ FigureLookup figures_of(const goal_detail::Json& entry, const std::vector<Figure
     }
     throw UserError(fmt::format("there is no figure '{}'", name));
   };
-}
-
-class ExpressionParser {
- public:
-  explicit ExpressionParser(Expression& result) : out_(result), text_(result.text_) {}
-
-  void run(bool comparison) {
-    out_.left_ = sum();
-    if (comparison) {
-      skip_blanks();
-      const char sign = peek();
-      if (sign != '<' && sign != '>') fail("expected <= or >= here");
-      out_.at_least_ = sign == '>';
-      ++at_;
-      out_.strict_ = peek() != '=';
-      if (!out_.strict_) ++at_;
-      out_.right_ = sum();
-    }
-    skip_blanks();
-    if (at_ < text_.size()) fail("expected the end, or one of + - * /");
-  }
-
- private:
-  using Term = Expression::Term;
-
-  [[noreturn]] void fail(const std::string& problem) const {
-    throw std::invalid_argument(
-        fmt::format("character {} of {}: {}", at_ + 1, tidemark::quoted_excerpt(text_), problem));
-  }
-  [[nodiscard]] char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
-  void skip_blanks() {
-    while (peek() == ' ')
-      ++at_;
-  }
-  std::size_t add(Term term) {
-    if (out_.terms_.size() >= kMaxTerms) fail(fmt::format("more than {} terms", kMaxTerms));
-    out_.terms_.push_back(term);
-    return out_.terms_.size() - 1;
-  }
-  std::size_t sum() { return chain("+-", &ExpressionParser::product); }
-  std::size_t product() { return chain("*/", &ExpressionParser::atom); }
-  // Parses operands with one of `signs` between, from the left.
-  std::size_t chain(std::string_view signs, std::size_t (ExpressionParser::*operand)()) {
-    std::size_t left = (this->*operand)();
-    for (skip_blanks(); at_ < text_.size() && signs.find(peek()) != signs.npos; skip_blanks()) {
-      const char sign = text_[at_++];
-      const std::size_t right = (this->*operand)();
-      left = add({.kind = sign, .left = left, .right = right});
-    }
-    return left;
-  }
-  std::size_t atom() {
-    skip_blanks();
-    const auto is = [&](auto test) { return test(static_cast<unsigned char>(peek())) != 0; };
-    if (++depth_ > kMaxDepth) fail("too many parentheses");
-    std::size_t term = 0;
-    if (peek() == '(') {
-      ++at_;
-      term = sum();
-      skip_blanks();
-      if (peek() != ')') fail("expected )");
-      ++at_;
-    } else if (peek() == '-') {
-      ++at_;
-      const std::size_t zero = add({.kind = 'n'});
-      const std::size_t right = atom();
-      term = add({.kind = '-', .left = zero, .right = right});
-    } else if (is([](int c) { return std::isdigit(c); }) || peek() == '.') {
-      term = number();
-    } else if (is([](int c) { return std::isalpha(c); })) {
-      term = name();
-    } else {
-      fail("expected a number, a figure such as time.step, or (");
-    }
-    --depth_;
-    return term;
-  }
-  std::size_t number() {
-    const std::size_t begin = at_;
-    while (std::isdigit(static_cast<unsigned char>(peek())) != 0 || peek() == '.')
-      ++at_;
-    while (std::isalpha(static_cast<unsigned char>(peek())) != 0)
-      ++at_;
-    // 1.5TB/s is one quantity, so this is no division by a figure called s.
-    const bool rate =
-        text_.compare(at_, 2, "/s") == 0 &&
-        (at_ + 2 == text_.size() || std::isalnum(static_cast<unsigned char>(text_[at_ + 2])) == 0);
-    if (rate && std::isalpha(static_cast<unsigned char>(text_[at_ - 1])) != 0) at_ += 2;
-    try {
-      return add(
-          {.kind = 'n', .number = goal_detail::parse_quantity(text_.substr(begin, at_ - begin))});
-    } catch (const std::invalid_argument& error) {
-      at_ = begin;
-      fail(error.what());
-    }
-  }
-  std::size_t name() {
-    const std::size_t begin = at_;
-    while (std::isalnum(static_cast<unsigned char>(peek())) != 0 || peek() == '_' || peek() == '.')
-      ++at_;
-    out_.names_.push_back(text_.substr(begin, at_ - begin));
-    return add({.kind = 'v', .name = out_.names_.size() - 1});
-  }
-
-  // A sum is evaluated from its last term down to its first, one call for each.
-  static constexpr std::size_t kMaxTerms = 4096;
-  Expression& out_;
-  const std::string& text_;
-  std::size_t at_ = 0;
-  int depth_ = 0;
-};
-
-Expression::Expression(std::string text, bool comparison) : text_(std::move(text)) {
-  ExpressionParser(*this).run(comparison);
-}
-
-double Expression::at(std::size_t index, const FigureLookup& figures) const {
-  const Term& term = terms_[index];
-  if (term.kind == 'n') return term.number;
-  if (term.kind == 'v') return figures(names_[term.name]);
-  const double left = at(term.left, figures);
-  const double right = at(term.right, figures);
-  switch (term.kind) {
-    case '+':
-      return left + right;
-    case '-':
-      return left - right;
-    case '*':
-      return left * right;
-    default:
-      return left / right;
-  }
-}
-
-double Expression::value(const FigureLookup& figures) const {
-  return at(left_, figures);
-}
-bool Expression::holds(const FigureLookup& figures) const {
-  const double by = excess(figures);
-  return strict_ ? by < 0 : by <= 0;
-}
-double Expression::excess(const FigureLookup& figures) const {
-  const double left = at(left_, figures);
-  const double right = at(right_, figures);
-  if (left == right) return 0;  // also where both are infinite
-  return at_least_ ? right - left : left - right;
 }
 
 namespace goal_detail {

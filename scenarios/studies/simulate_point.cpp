@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "graph/core/errors.hpp"
 #include "scenarios/read/located_error.hpp"
 #include "scenarios/studies/suggestions.hpp"
@@ -47,6 +49,41 @@ SimulatedPoint simulate_point(const Value& document, Scenario scenario,
   auto detail = std::make_shared<const DetailedPoint>(
       DetailedPoint{document, std::move(scenario), result, std::move(kept)});
   return {.result = std::move(result), .detail = std::move(detail)};
+}
+
+SimulatedPoint error_row(const Value& document, const std::string& error) {
+  SimulatedPoint row;
+  if (const Value* name = document.find("name")) row.result.name = name->scalar;
+  row.result.status = PointStatus::kError;
+  row.result.error = error;
+  return row;
+}
+
+SimulatedPoint work_on_point(const Value& base, std::span<const Override> overrides, bool alone,
+                             const Environment& environment, SharedModels& models,
+                             const PointWork& work) {
+  Value document;
+  try {
+    document = point_document(base, overrides);
+    Scenario scenario = decode_scenario(document, environment);
+    refuse_elastic(scenario);
+    std::shared_ptr<const TrainedModel> model;
+    try {
+      model = models.of(scenario, document);
+      return work(document, std::move(scenario), model);
+    } catch (const UserError& error) {
+      if (model == nullptr) return error_row(document, error.what());
+      return error_row(document, located(error, document).what());
+    }
+  } catch (const UserError& error) {
+    if (alone) throw;
+    return error_row(document.is_null() ? base : document, error.what());
+  } catch (const InternalError& error) {
+    // A fault of one point does not end the others.
+    if (alone) throw;
+    return error_row(document.is_null() ? base : document,
+                     fmt::format("internal error, please report it: {}", error.what()));
+  }
 }
 
 PointResult simulate_alone(const Value& document, const Scenario& scenario,

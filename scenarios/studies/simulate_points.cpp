@@ -24,41 +24,16 @@ struct Point {
   std::string error;  // reason why it cannot be read; empty where nobody has looked
 };
 
-SimulatedPoint error_row(const Value& document, const std::string& error) {
-  SimulatedPoint row;
-  if (const Value* name = document.find("name")) row.result.name = name->scalar;
-  row.result.status = PointStatus::kError;
-  row.result.error = error;
-  return row;
-}
-
-// Simulates a point. A mistake is the point's error, or thrown where there is only one point.
 SimulatedPoint run_point(const Value& base, const Point& point, bool alone,
                          const Environment& environment, SharedModels& models,
                          const PointRequest& request) {
   if (!point.error.empty()) return error_row(base, point.error);
-  Value document;
-  try {
-    document = point_document(base, point.overrides);
-    Scenario scenario = decode_scenario(document, environment);
-    refuse_elastic(scenario);
-    std::shared_ptr<const TrainedModel> model;
-    try {
-      model = models.of(scenario, document);
-      return simulate_point(document, std::move(scenario), std::move(model), environment, request);
-    } catch (const UserError& error) {
-      if (model == nullptr) return error_row(document, error.what());
-      return error_row(document, located(error, document).what());
-    }
-  } catch (const UserError& error) {
-    if (alone) throw;
-    return error_row(document.is_null() ? base : document, error.what());
-  } catch (const InternalError& error) {
-    // A fault of one point does not end the others.
-    if (alone) throw;
-    return error_row(document.is_null() ? base : document,
-                     fmt::format("internal error, please report it: {}", error.what()));
-  }
+  return work_on_point(
+      base, point.overrides, alone, environment, models,
+      [&](const Value& document, Scenario scenario, std::shared_ptr<const TrainedModel> model) {
+        return simulate_point(document, std::move(scenario), std::move(model), environment,
+                              request);
+      });
 }
 
 // Returns budget_runs() of the points, each up to its last member that is wanted, and notes the

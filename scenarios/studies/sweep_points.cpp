@@ -3,9 +3,15 @@
 //     matrix: {training.micro_batch: [1, 2], training.precision: [bf16, fp32]}   4 points
 //     exclude: [{training.micro_batch: 2, training.precision: fp32}]             less one
 //     include: [{training.micro_batch: 64}]                                      and one more
+//
+// In place of a list the matrix takes a range of numbers:
+//   training.micro_batch: {from: 1, to: 512}              1, 2, 3, ... 512
+//   allocator.memory_fraction: {from: 0.5, to: 0.9, step: 0.1}
+//   training.sequence: {from: 512, to: 8192, times: 2}    512, 1024, ... 8192
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <string_view>
@@ -27,6 +33,7 @@ namespace {
 using Overrides = std::vector<Override>;
 
 constexpr std::size_t kMaxSwept = 1'000'000;
+constexpr double kExact = 9e15;  // integers below it have a double of their own
 // The keys of a scenario that may differ from point to point.
 constexpr std::array<std::string_view, 6> kSweepable{"name",     "model",     "hardware",
                                                      "training", "allocator", "policies"};
@@ -34,7 +41,6 @@ constexpr std::array<std::string_view, 6> kSweepable{"name",     "model",     "h
 // Returns a text that two values have in common exactly if they mean the same to YAML: 4, 4.0 and
 // 4_000e-3 are one number, but '4' is a text; the keys of a mapping have no order.
 std::string canonical(const Value& value) {
-  constexpr double kExact = 9e15;  // integers below it have a double of their own
   if (value.is_null()) return "~";
   if (value.is_scalar()) {
     const std::string_view text = value.scalar;
@@ -114,11 +120,53 @@ bool is_key(const Value* mapping, std::string_view key) {
   return mapping != nullptr && mapping->find(key) != nullptr;
 }
 
-// Returns the checked matrix; null when there is none.
-const Value* checked_matrix(const Value& document, const Decoder& sweep) {
-  if (!sweep.has("matrix")) return nullptr;
-  const Value& matrix = *sweep.value().find("matrix");
+// Returns the numbers of a range in ascending order.
+std::vector<Value> numbers_of(const Value& range, const std::string& path) {
+  constexpr double kRounding = 1e-9;  // of a step: 0.5 + 4 * 0.1 reaches 0.9
+  const Decoder d(range, path);
+  const double from = d.required<double>("from");
+  const double to = d.required<double>("to");
+  const bool multiplies = d.has("times");
+  if (multiplies && d.has("step")) d.fail("give step, which is added, or times, not both");
+  if (to < from) d.fail_at("to", fmt::format("is below from, {}", from));
+  const double step = d.optional<double>("step", 1);
+  const double times = d.optional<double>("times", 2);
+  if (step <= 0) d.fail_at("step", "must be above 0");
+  if (multiplies && times <= 1) d.fail_at("times", "must be above 1");
+  if (multiplies && from <= 0) d.fail_at("from", "must be above 0, as it is multiplied");
+  d.finish();
+  std::vector<Value> numbers;
+  double number = from;
+  while (multiplies ? number <= to * (1 + kRounding) : number <= to + step * kRounding) {
+    if (numbers.size() == kMaxSwept)
+      d.fail(fmt::format("has more than the {} values that can be swept", kMaxSwept));
+    Value& value = numbers.emplace_back();
+    value.kind = Value::Kind::kScalar;
+    value.scalar = std::abs(number) < kExact && number == std::floor(number)
+                       ? fmt::format("{:.0f}", number)
+                       : fmt::format("{:.12g}", number);
+    value.location = range.location;
+    number = multiplies ? number * times : from + step * static_cast<double>(numbers.size());
+  }
+  return numbers;
+}
+
+// Returns the matrix with each range written as a list.
+Value listed(Value matrix, const Place& place) {
+  for (Value::Entry& axis : matrix.entries) {
+    if (axis.value.find("from") == nullptr && axis.value.find("to") == nullptr) continue;
+    axis.value.items = numbers_of(axis.value, place.path + '.' + excerpt(axis.key));
+    axis.value.kind = Value::Kind::kSequence;
+    axis.value.entries.clear();
+  }
+  return matrix;
+}
+
+// Returns the checked matrix, ranges as lists; nothing when there is none.
+std::optional<Value> checked_matrix(const Value& document, const Decoder& sweep) {
+  if (!sweep.has("matrix")) return std::nullopt;
   const Place place{"sweep.matrix"};
+  Value matrix = listed(*sweep.value().find("matrix"), place);
   if (!matrix.is_mapping() || matrix.entries.empty()) {
     place.fail(matrix, "expected {key: [values], ...}, found " +
                            (matrix.is_mapping() ? "nothing" : found(matrix)));
@@ -130,7 +178,8 @@ const Value* checked_matrix(const Value& document, const Decoder& sweep) {
       const std::string hint =
           values.is_scalar() ? fmt::format("; write [{}]", excerpt(values.scalar)) : "";
       throw UserError(values.location, place.path + '.' + excerpt(axis.key),
-                      fmt::format("expected a list of values, found {}{}", found(values), hint));
+                      fmt::format("expected a list of values or {{from: 1, to: 64}}, found {}{}",
+                                  found(values), hint));
     }
     if (values.items.empty()) place.fail(axis, "the list is empty, so there are no points");
     points *= values.items.size();  // neither is above four millions
@@ -149,7 +198,7 @@ const Value* checked_matrix(const Value& document, const Decoder& sweep) {
     check_key({.key = axis.key, .location = axis.location, .value = values.items.front()}, document,
               is_key(&matrix, "policies"), place);
   }
-  return &matrix;
+  return matrix;
 }
 
 // Returns the mappings of `include` or `exclude`, checked to be such.
@@ -236,7 +285,7 @@ std::vector<std::vector<Override>> sweep_points(const Value& document) {
   const Value* given = document.find("sweep");
   if (given == nullptr || given->is_null()) return {sweep_points_detail::Overrides{}};
   const Decoder sweep(*given, "sweep");
-  const Value* matrix = sweep_points_detail::checked_matrix(document, sweep);
+  const std::optional<Value> matrix = sweep_points_detail::checked_matrix(document, sweep);
   const std::vector<const Value*> without = sweep_points_detail::mappings_of(sweep, "exclude");
   const std::vector<const Value*> extra = sweep_points_detail::mappings_of(sweep, "include");
   for (const Value::Entry& entry : given->entries) {
@@ -248,16 +297,17 @@ std::vector<std::vector<Override>> sweep_points(const Value& document) {
         fmt::format("unknown key; write sweep: {{matrix: {{{}: [...]}}}}", excerpt(entry.key)));
   }
   sweep.finish();
-  if (matrix == nullptr && extra.empty()) {
+  if (!matrix && extra.empty()) {
     sweep.fail("expected matrix: {key: [values]} or include: [{key: value}]");
   }
   std::vector<sweep_points_detail::Excluded> exclusions;
   for (const Value* exclusion : without) {
     const sweep_points_detail::Place place{fmt::format("sweep.exclude[{}]", exclusions.size())};
-    exclusions.push_back(sweep_points_detail::decode_exclusion(*exclusion, matrix, place));
+    exclusions.push_back(
+        sweep_points_detail::decode_exclusion(*exclusion, matrix ? &*matrix : nullptr, place));
   }
   std::vector<sweep_points_detail::Overrides> points;
-  if (matrix != nullptr) points = sweep_points_detail::product_of(*matrix, exclusions);
+  if (matrix) points = sweep_points_detail::product_of(*matrix, exclusions);
   for (std::size_t i = 0; i < extra.size(); ++i) {
     const sweep_points_detail::Place place{fmt::format("sweep.include[{}]", i)};
     sweep_points_detail::Overrides point;

@@ -51,13 +51,7 @@ OrderedStep plain_step(const TrainedModel& model, StepMode mode, int steps,
   step.order = run_pass(
       passes, "order",
       [&] {
-        const bool trains = mode == StepMode::kTrain;
-        if (model.work.empty()) {
-          schedule = trains ? training_schedule(graph) : forward_schedule(graph);
-        } else {
-          schedule =
-              trains ? training_schedule(graph, model.work) : forward_schedule(graph, model.work);
-        }
+        schedule = schedule_of(model, mode);
         return program_order(graph, schedule, steps);
       },
       [&](const ProgramOrder& order) { check_scheduled(graph, schedule, order); });
@@ -134,6 +128,13 @@ Compiled compile_stages(const StepSpec& spec, const TrainedModel& model,
 
 }  // namespace
 }  // namespace compile_detail
+
+StepSchedule schedule_of(const TrainedModel& model, StepMode mode) {
+  const TrainingGraph& graph = model.training;
+  const bool trains = mode == StepMode::kTrain;
+  if (model.work.empty()) return trains ? training_schedule(graph) : forward_schedule(graph);
+  return trains ? training_schedule(graph, model.work) : forward_schedule(graph, model.work);
+}
 
 Compiled compile(const StepSpec& spec, const TrainedModel& model, const CompileOptions& options) {
   if (!model.stages.empty()) return compile_detail::compile_stages(spec, model, options);

@@ -20,6 +20,9 @@ struct CompileOptions {
   std::optional<DeviceOrder> device_order = {};
 };
 
+// Returns the order of the parts of a step, before policies change it.
+[[nodiscard]] StepSchedule schedule_of(const TrainedModel& model, StepMode mode);
+
 // Orders, plans, lowers and verifies. Throws InternalError when verification fails, UserError where
 // policies and allocator do not go together.
 [[nodiscard]] Compiled compile(const StepSpec& spec, const TrainedModel& model,

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "sim/step/compile.hpp"
 #include "sim/step/point_result.hpp"
@@ -23,8 +24,18 @@ class PointRunner {
   PointRunner(const StepSpec& spec, std::shared_ptr<const TrainedModel> model)
       : spec_(spec), model_(std::move(model)) {}
 
+  // Returns what no run of the step is better than, by the prices of its operators alone: the
+  // kernels of one step take `run.step` one after the other, whatever is recomputed, moved and
+  // waited for between them. Throughput and cost follow from it. All memory is 0.
+  [[nodiscard]] PointResult bound_by_prices() const;
+  // Does the same by the compiled step, which run() then takes over: with what its policies
+  // recompute, and with the live bytes of its program on device and host, below which no allocator
+  // takes memory. 0 bytes on the device where a policy evicts: what is live then depends on it.
+  [[nodiscard]] PointResult bound_by_program();
+
   // Compiles the step and runs it. `sink`, if given, is called once, with the run whose figures are
-  // returned, so that a chart needs no second run.
+  // returned, so that a chart needs no second run. `compilation` is not used after
+  // bound_by_program().
   [[nodiscard]] PointResult run(const SimulateOptions& options,
                                 const CompileOptions& compilation = {},
                                 const DetailSink& sink = {});
@@ -35,6 +46,7 @@ class PointRunner {
  private:
   const StepSpec& spec_;
   std::shared_ptr<const TrainedModel> model_;
+  std::optional<Compiled> compiled_;  // what bound_by_program() has compiled
   int runs_ = 0;
 };
 

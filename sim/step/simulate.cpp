@@ -79,14 +79,14 @@ class PointSimulation {
   void has_run(StageRun run) { ran_ = std::move(run); }
 
   PointResult run(PointDetail* detail) {
-    fill_model();
+    point_ = model_figures(spec_, model_);
     fill_policies();
     run_on_device();
     judge_plans();
     judge_budgets();
     follow_steps();
     wait_for_data();
-    if (point_.run.status == RunStatus::kCompleted) fill_throughput();
+    if (point_.run.status == RunStatus::kCompleted) fill_throughput(spec_, model_, point_);
     examine_run();
     if (options_.smallest_capacity) find_smallest_capacity();
     if (detail != nullptr) {
@@ -98,10 +98,8 @@ class PointSimulation {
   }
 
  private:
-  void fill_model();
   void fill_policies();
   void wait_for_data();
-  void fill_throughput();
   void run_on_device();
   void run_without_limit(const OutOfMemory& memory);
   void run_with_eviction(const RunResult& unlimited, const RunResult& failed);
@@ -124,46 +122,6 @@ class PointSimulation {
   MemoryTimeline timeline_;
   PointResult point_;
 };
-
-void PointSimulation::fill_model() {
-  const TrainingGraph& t = model_.training;
-  point_.name = spec_.name;
-  const bool whole = model_.work.empty();  // no stage of a pipeline
-  point_.parameter_count =
-      (whole ? parameter_elements(t.parameters) : model_.parameter_count).count;
-  point_.trainable_parameter_count =
-      (whole ? trained_elements(t.parameters) : model_.trainable_parameter_count).count;
-  point_.operators = t.operators.size();
-  point_.tensors = t.tensors;
-  point_.forward_flops = model_.forward_flops;
-  point_.step_flops = model_.step_flops;
-  // Ranks that differ in another dimension than data work on the same samples.
-  const double micro_batches =
-      t.micro_batches * static_cast<double>(spec_.mesh.size(MeshDimension::kData));
-  point_.samples = static_cast<double>(t.samples) * micro_batches;
-  point_.tokens = static_cast<double>(t.tokens) * micro_batches;
-  point_.capacity = spec_.device.hbm.capacity;
-  point_.context = process_overhead(spec_);
-  point_.ranks = spec_.mesh.ranks();
-  point_.mesh = spec_.mesh;
-  point_.parameters = model_.parameters;
-  point_.gradients = model_.gradients;
-  point_.optimizer_state = model_.optimizer_state;
-  point_.buffers = model_.buffers;
-  point_.inputs = model_.inputs;
-  point_.allocator = spec_.allocator->traits();
-  point_.host_capacity = spec_.device.host.memory;
-  point_.nvme_capacity = spec_.device.nvme.capacity;
-  point_.warnings = model_.warnings;
-  const DType wanted = compute_type(spec_);
-  const DType used = matrix_type(spec_.device, wanted);
-  if (spec_.source.forward && wanted == DType::kBFloat16 && used != wanted) {
-    point_.warnings.push_back(
-        fmt::format("{} has no tensor cores for bf16: matrix products run at its {} rate; "
-                    "training.precision: fp16_mixed uses them",
-                    spec_.device.name, name_of(used)));
-  }
-}
 
 void PointSimulation::fill_policies() {
   for (const AnyPolicy& policy : spec_.policies) {
@@ -188,17 +146,6 @@ void PointSimulation::wait_for_data() {
   const Duration link = point_.run.busy[static_cast<std::size_t>(Stream::kCopyIn)];
   point_.loader_stall = loader_stall(*data, *point_.loader, t.micro_batches, point_.run.step, link);
   point_.run.step += point_.loader_stall;
-}
-
-void PointSimulation::fill_throughput() {
-  const double seconds = static_cast<double>(point_.run.step.count()) * 1e-9;
-  if (seconds <= 0) return;
-  point_.samples_per_second = point_.samples / seconds;
-  point_.tokens_per_second = point_.tokens / seconds;
-  const DType type = matrix_type(spec_.device, compute_type(spec_));
-  const double peak = spec_.device.matrix[static_cast<std::size_t>(type)].peak.value;
-  if (peak > 0) point_.model_flops_utilization = model_.step_flops.count / (seconds * peak);
-  point_.cost = step_cost(spec_.device, point_.ranks, point_.run);
 }
 
 void PointSimulation::run_on_device() {
@@ -370,6 +317,58 @@ const AllocatorCalls* PointSimulation::calls() {
 
 }  // namespace
 }  // namespace simulate_detail
+
+PointResult model_figures(const StepSpec& spec, const TrainedModel& model) {
+  PointResult point;
+  const TrainingGraph& t = model.training;
+  point.name = spec.name;
+  const bool whole = model.work.empty();  // no stage of a pipeline
+  point.parameter_count = (whole ? parameter_elements(t.parameters) : model.parameter_count).count;
+  point.trainable_parameter_count =
+      (whole ? trained_elements(t.parameters) : model.trainable_parameter_count).count;
+  point.operators = t.operators.size();
+  point.tensors = t.tensors;
+  point.forward_flops = model.forward_flops;
+  point.step_flops = model.step_flops;
+  // Ranks that differ in another dimension than data work on the same samples.
+  const double micro_batches =
+      t.micro_batches * static_cast<double>(spec.mesh.size(MeshDimension::kData));
+  point.samples = static_cast<double>(t.samples) * micro_batches;
+  point.tokens = static_cast<double>(t.tokens) * micro_batches;
+  point.capacity = spec.device.hbm.capacity;
+  point.context = process_overhead(spec);
+  point.ranks = spec.mesh.ranks();
+  point.mesh = spec.mesh;
+  point.parameters = model.parameters;
+  point.gradients = model.gradients;
+  point.optimizer_state = model.optimizer_state;
+  point.buffers = model.buffers;
+  point.inputs = model.inputs;
+  point.allocator = spec.allocator->traits();
+  point.host_capacity = spec.device.host.memory;
+  point.nvme_capacity = spec.device.nvme.capacity;
+  point.warnings = model.warnings;
+  const DType wanted = compute_type(spec);
+  const DType used = matrix_type(spec.device, wanted);
+  if (spec.source.forward && wanted == DType::kBFloat16 && used != wanted) {
+    point.warnings.push_back(
+        fmt::format("{} has no tensor cores for bf16: matrix products run at its {} rate; "
+                    "training.precision: fp16_mixed uses them",
+                    spec.device.name, name_of(used)));
+  }
+  return point;
+}
+
+void fill_throughput(const StepSpec& spec, const TrainedModel& model, PointResult& point) {
+  const double seconds = static_cast<double>(point.run.step.count()) * 1e-9;
+  if (seconds <= 0) return;
+  point.samples_per_second = point.samples / seconds;
+  point.tokens_per_second = point.tokens / seconds;
+  const DType type = matrix_type(spec.device, compute_type(spec));
+  const double peak = spec.device.matrix[static_cast<std::size_t>(type)].peak.value;
+  if (peak > 0) point.model_flops_utilization = model.step_flops.count / (seconds * peak);
+  point.cost = step_cost(spec.device, point.ranks, point.run);
+}
 
 PointResult examine_stage(const StepSpec& spec, const TrainedModel& model, Compiled compiled,
                           StageRun run, const SimulateOptions& options, PointDetail* detail) {

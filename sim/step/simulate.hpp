@@ -33,6 +33,11 @@ struct SimulateOptions {
 // its holes.
 inline constexpr int kConvergenceLimit = 8;
 
+// Returns the figures of the model and the device, which no run changes.
+[[nodiscard]] PointResult model_figures(const StepSpec& spec, const TrainedModel& model);
+// Fills in the throughput and the cost of a step that takes as long as `point.run` says.
+void fill_throughput(const StepSpec& spec, const TrainedModel& model, PointResult& point);
+
 // Runs one point. `detail`, if given, is filled for charts.
 [[nodiscard]] PointResult simulate(const StepSpec& spec, const TrainedModel& model,
                                    const SimulateOptions& options, PointDetail* detail = nullptr);

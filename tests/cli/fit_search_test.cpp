@@ -83,7 +83,7 @@ TEST_SUITE("unit") {
                     "model: {preset: gpt2, layers: 3}\nhardware: v100-sxm-16gb\ntraining: "
                     "{sequence: 256}\nsweep: {matrix: {training.micro_batch: [1, 4, 512]}}\n"
                     "goal: {maximize: throughput.tokens_per_second}\n");
-    const Outcome found = workspace.run("search s.yaml --json");
+    const Outcome found = workspace.run("search s.yaml --every-point --json");
     CHECK(found.code == 0);
     const auto search = nlohmann::json::parse(found.out).at("search");
     CHECK(search.at("best") == 1);
@@ -97,13 +97,34 @@ TEST_SUITE("unit") {
     CHECK(search.at("left_out")[0].at("by") ==
           point.at("memory").at("smallest_capacity").get<double>() -
               point.at("memory").at("capacity").get<double>());
-    const std::string text = workspace.run("search s.yaml").out;
+    // The largest is not simulated, and lacks no more than it is said to.
+    const auto few = nlohmann::json::parse(workspace.run("search s.yaml --json").out);
+    CHECK(few.at("points").size() == 2);
+    CHECK(few.at("search").at("space") == 3);
+    CHECK(few.at("search").at("ranking") == search.at("ranking"));
+    const auto& out = few.at("search").at("not_simulated");
+    REQUIRE(out.size() == 1);
+    CHECK(out[0].at("overrides").at("training.micro_batch") == 512);
+    CHECK(out[0].at("because") == "fits");
+    CHECK(out[0].at("by_at_least") > 0);
+    CHECK(out[0].at("by_at_least") <= search.at("left_out")[0].at("by"));
+    CHECK(search.at("not_simulated").empty());
+    CHECK(contains(workspace.run("search s.yaml").out,
+                   "  1 cannot fit (not simulated); the nearest is training.micro_batch 512, by at "
+                   "least "));
+    const Outcome none_can = workspace.run(
+        "search s.yaml -s goal='{minimize: time.per_token, subject_to: [\"time.step < 1us\"]}'");
+    CHECK(none_can.code == 1);
+    CHECK(contains(none_can.out, "over 3 points, of which none was simulated"));
+    CHECK(contains(none_can.out, "  2 cannot keep to time.step < 1us (not simulated); the "));
+    const std::string text = workspace.run("search s.yaml --every-point").out;
     CHECK(contains(text, "training.micro_batch 4"));
     CHECK(contains(text,
                    "  1 lacks a figure of the goal:\n"
                    "    training.micro_batch 512: does not fit by "));
     const Outcome broken = workspace.run(
-        "search s.yaml -s goal='{minimize: time.per_token, subject_to: [\"time.step < 1us\", "
+        "search s.yaml --every-point -s goal='{minimize: time.per_token, subject_to: [\"time.step "
+        "< 1us\", "
         "\"memory.peak_live < 1MiB\"]}'");
     CHECK(broken.code == 1);
     CHECK(contains(broken.out, "breaks time.step < 1us by "));
@@ -120,7 +141,7 @@ TEST_SUITE("unit") {
     CHECK(contains(first.out, "and 1 more; --top shows them"));
     // A count of segments has no unit, though its name begins as those of bytes do.
     const Outcome share = workspace.run(
-        "search s.yaml -s goal='{minimize: time.step, subject_to: "
+        "search s.yaml --every-point -s goal='{minimize: time.step, subject_to: "
         "[\"memory.allocator.segments <= 1\", \"throughput.tokens_per_second >= 1000000000\"]}'");
     CHECK(contains(share.out, "breaks memory.allocator.segments <= 1 by "));
     CHECK_FALSE(contains(share.out, " B, "));
@@ -132,7 +153,8 @@ TEST_SUITE("unit") {
     CHECK(both.at("minimize").size() == 2);
     CHECK(both.at("objective")[0].size() == 2);
     const Outcome none = workspace.run(
-        "search s.yaml -s goal='{minimize: time.step, subject_to: [\"memory.peak_live < 1MiB\"]}'");
+        "search s.yaml --every-point -s goal='{minimize: time.step, subject_to: "
+        "[\"memory.peak_live < 1MiB\"]}'");
     CHECK(none.code == 1);
     CHECK(contains(none.out, "none of them will do: 2 of 3 fit, 0 keep to"));
     CHECK(workspace.run("search s.yaml -s goal='{minimize: time}'").code == 2);

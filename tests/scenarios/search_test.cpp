@@ -1,4 +1,4 @@
-#include "scenarios/studies/search.hpp"
+#include "scenarios/studies/search/search.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -39,6 +39,10 @@ Value scenario(const std::string& goal) {
       "test.yaml");
 }
 
+SearchOptions every_point() {
+  return {.simulation = {}, .every_point = true};
+}
+
 }  // namespace
 
 TEST_SUITE("unit") {
@@ -49,6 +53,8 @@ TEST_SUITE("unit") {
     CHECK(value_of("a.b*2") == 14);
     CHECK(value_of("0.5 * 2GiB") == static_cast<double>(kGiB.count));
     CHECK(value_of("90s") == 90);
+    CHECK(value_of("1e9") == 1e9);
+    CHECK(value_of("2.5e-3 * 1e+3") == 2.5);
     CHECK(value_of("1ms") == doctest::Approx(1e-3));
     CHECK(value_of("2GB/s") == 2e9);
     CHECK(value_of("8/s") == 4);  // a figure called s
@@ -100,7 +106,7 @@ TEST_SUITE("property") {
         scenario(
             ", goal: {minimize: time.step / throughput.samples_per_second, subject_to: "
             "[\"memory.device_used <= 0.3 * hardware.hbm.capacity\", \"time.recompute >= 0\"]}"),
-        environment(), 2, {});
+        environment(), 2, every_point());
     REQUIRE(found.points.size() == 16);
     const double limit = 0.3 * static_cast<double>(found.points.front().result.capacity.count);
     std::size_t feasible = 0;
@@ -142,7 +148,7 @@ TEST_SUITE("property") {
     }
     CHECK(found.front == std::vector{found.ranking.front()});
     // Without a goal: the most samples per second.
-    const SearchResult fastest = search(scenario(""), environment(), 2, {});
+    const SearchResult fastest = search(scenario(""), environment(), 2, every_point());
     REQUIRE(!fastest.ranking.empty());
     for (const SearchPoint& point : fastest.points) {
       if (point.feasible) {
@@ -157,7 +163,7 @@ TEST_SUITE("property") {
   TEST_CASE("of several objectives the answers are those that no other point dominates") {
     const SearchResult found = search(
         scenario(", goal: {minimize: [time.per_sample, memory.device_used, memory.peak_live]}"),
-        environment(), 2, {});
+        environment(), 2, every_point());
     const std::vector<SearchPoint>& points = found.points;
     std::size_t dominated = 0;
     for (std::size_t i = 0; i < points.size(); ++i) {
@@ -178,7 +184,8 @@ TEST_SUITE("property") {
     CHECK(found.front.size() >= 2);
     CHECK(dominated >= 1);
     // The goal's own figures are found, also where the caller has no use for them.
-    const SimulateOptions brief{.smallest_capacity_of_fitting = false};
+    SearchOptions brief = every_point();
+    brief.simulation.smallest_capacity_of_fitting = false;
     const auto smallest = [&](const std::string& goal) {
       return search(scenario(", goal: {minimize: " + goal + "}"), environment(), 1, brief)
           .points[0]
@@ -187,7 +194,7 @@ TEST_SUITE("property") {
     CHECK(smallest("time.step") == 0);
     CHECK(smallest("[time.step, memory.smallest_capacity]") > 0);
     // One objective alone has the first of them as its answer.
-    CHECK(search(scenario(", goal: {minimize: time.per_sample}"), environment(), 2, {})
+    CHECK(search(scenario(", goal: {minimize: time.per_sample}"), environment(), 2, every_point())
               .ranking.front() == found.front.front());
   }
 }
@@ -206,18 +213,20 @@ TEST_SUITE("unit") {
     // The first point is an error; of the others one has a plan.
     const SearchResult found =
         search(with("{minimize: time.step, subject_to: [policies.optimal.gap <= 0.5]}"),
-               environment(), 1, {});
+               environment(), 1, every_point());
     REQUIRE(found.points.size() == 4);
     CHECK(found.points[0].result.status == PointStatus::kError);
     REQUIRE(found.points[2].breaks.size() == 1);
     CHECK(found.points[2].breaks.front().constraint == 0);
     CHECK(std::isnan(found.points[2].breaks.front().by));  // it has no plan
     CHECK(found.ranking == std::vector<std::size_t>{3});
-    CHECK(search(with("{minimize: policies.optimal.gap}"), environment(), 1, {}).ranking ==
-          std::vector<std::size_t>{3});
+    CHECK(
+        search(with("{minimize: policies.optimal.gap}"), environment(), 1, every_point()).ranking ==
+        std::vector<std::size_t>{3});
     const auto refused = [&](const std::string& figure, const std::string& part) {
       const std::string error = error_of([&] {
-        static_cast<void>(search(with("{minimize: " + figure + "}"), environment(), 1, {}));
+        static_cast<void>(
+            search(with("{minimize: " + figure + "}"), environment(), 1, every_point()));
       });
       CAPTURE(error);
       CHECK(error.find("test.yaml:1:") == 0);

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "scenarios/results/result_document.hpp"
-#include "scenarios/studies/search.hpp"
+#include "scenarios/studies/search/search.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 
@@ -115,7 +115,8 @@ TEST_SUITE("unit") {
         "{model: {preset: gpt2, layers: 2}, training: {sequence: 128, micro_batch: 16}, sweep: "
         "{matrix: {hardware: [{gpu: h100-sxm-80gb, price: 100}, {gpu: a100-sxm-80gb, price: 1}]}}, "
         "goal: {minimize: cost}, hardware: {gpu: a100-sxm-80gb, price: 1}}";
-    const SearchResult found = search(parse_document(text, "s.yaml"), environment(), 1, {});
+    const SearchResult found = search(parse_document(text, "s.yaml"), environment(), 1,
+                                      {.simulation = {}, .every_point = true});
     REQUIRE(found.ranking.size() == 2);
     CHECK(found.points[found.ranking.front()].result.overrides[0].value.find("gpu")->scalar ==
           "a100-sxm-80gb");

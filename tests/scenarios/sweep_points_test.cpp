@@ -43,6 +43,36 @@ TEST_SUITE("unit") {
           "steps=2 accumulate=1; steps=2 accumulate=2; steps=2 accumulate=4");
   }
 
+  TEST_CASE("a range stands for its numbers") {
+    const auto numbers = [](const std::string& range) {
+      return written("sweep: {matrix: {training.steps: " + range + "}}\n");
+    };
+    CHECK(numbers("{from: 2, to: 4}") == "steps=2; steps=3; steps=4");
+    CHECK(numbers("{from: 3, to: 3}") == "steps=3");
+    CHECK(numbers("{from: 1, to: 10, step: 4}") == "steps=1; steps=5; steps=9");
+    CHECK(numbers("{from: 1, to: 12, times: 2}") == "steps=1; steps=2; steps=4; steps=8");
+    CHECK(numbers("{from: 0.5, to: 0.9, step: 0.1}") ==
+          "steps=0.5; steps=0.6; steps=0.7; steps=0.8; steps=0.9");
+    CHECK(written("sweep:\n"
+                  "  matrix: {training.steps: {from: 1, to: 3}}\n"
+                  "  exclude: [{training.steps: 2}]\n") == "steps=1; steps=3");
+    const auto refused = [](const std::string& range, const std::string& part) {
+      const std::string error = sweep_refusal("sweep: {matrix: {training.steps: " + range + "}}\n");
+      CAPTURE(error);
+      CHECK(error.find("s.yaml:3:") == 0);
+      CHECK(error.find(part) != std::string::npos);
+    };
+    refused("{from: 4, to: 2}", "sweep.matrix.training.steps.to: is below from, 4");
+    refused("{from: 1}", "sweep.matrix.training.steps");
+    refused("{from: 1, to: 4, step: 0}", "step: must be above 0");
+    refused("{from: 1, to: 4, times: 1}", "times: must be above 1");
+    refused("{from: 0, to: 4, times: 2}", "from: must be above 0");
+    refused("{from: 1, to: 4, step: 1, times: 2}", "not both");
+    refused("{from: 1, to: 4, stepp: 1}", "stepp: unknown key");
+    refused("{from: 1, to: 1e9}", "more than the 1000000 values");
+    refused("{micro_batch: [1, 2]}", "expected a list of values or {from: 1, to: 64}");
+  }
+
   TEST_CASE("exclude drops the points where all of its keys match") {
     CHECK(written("sweep:\n"
                   "  matrix: {training.steps: [1, 2], training.accumulate: [1, 2]}\n"
@@ -135,7 +165,8 @@ TEST_SUITE("unit") {
     CHECK(sweep_refusal("sweep: {matrix: {training.steps: []}}\n") ==
           "s.yaml:3:18: sweep.matrix.training.steps: the list is empty, so there are no points");
     CHECK(sweep_refusal("sweep: {matrix: {training.steps: 4}}\n") ==
-          "s.yaml:3:34: sweep.matrix.training.steps: expected a list of values, found '4'; write "
+          "s.yaml:3:34: sweep.matrix.training.steps: expected a list of values or {from: 1, to: "
+          "64}, found '4'; write "
           "[4]");
     CHECK(
         sweep_refusal("sweep: {matrix: {training.steps: [1]}, exclude: [{training.steps: 1}]}\n") ==

@@ -1,0 +1,137 @@
+#include "scenarios/studies/search/judge.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "scenarios/results/result_document.hpp"
+
+namespace tidemark {
+namespace judge_detail {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Returns the bytes of device memory that a point lacks; not a number where they are not known.
+double missing_memory(const PointResult& point) {
+  const bool device = point.status == PointStatus::kOutOfMemory &&
+                      point.run.status != RunStatus::kOutOfHostMemory &&
+                      point.run.status != RunStatus::kOutOfNvme;
+  const Bytes missing = point.device_that_does() - point.capacity;
+  return device && missing > Bytes(0) ? static_cast<double>(missing.count) : std::nan("");
+}
+
+// A step that does not run to its end has no throughput and no cost; the document says 0.
+bool needs_whole_step(std::string_view figure) {
+  return figure.starts_with("throughput.") || figure.starts_with("cost.") ||
+         figure.ends_with("_utilization");
+}
+
+template <std::size_t N>
+bool is_one_of(const std::array<std::string_view, N>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Figures that a run only makes larger than those of its bound, and those that it makes smaller.
+constexpr std::array<std::string_view, 13> kFromBelow{"time.step",
+                                                      "time.per_sample",
+                                                      "time.per_token",
+                                                      "memory.device_used",
+                                                      "memory.peak_live",
+                                                      "memory.peak_allocated",
+                                                      "memory.peak_active",
+                                                      "memory.peak_reserved",
+                                                      "memory.smallest_capacity",
+                                                      "cost.device_hours",
+                                                      "cost.joules",
+                                                      "cost.price",
+                                                      "cost.price_per_sample"};
+constexpr std::array<std::string_view, 3> kFromAbove{"throughput.samples_per_second",
+                                                     "throughput.tokens_per_second",
+                                                     "throughput.samples_per_second_per_gpu"};
+constexpr std::array<std::string_view, 4> kExact{"memory.capacity", "memory.context",
+                                                 "throughput.samples_per_step",
+                                                 "throughput.tokens_per_step"};
+// Of a pipeline they are those of one stage, which need not be the one with the most live bytes.
+constexpr std::array<std::string_view, 4> kOfOneStage{"memory.peak_live", "memory.peak_allocated",
+                                                      "memory.peak_active", "memory.peak_reserved"};
+
+FigureRange range_of(std::string_view name, double bound, bool pipeline) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (std::isnan(bound)) return {};
+  if (name.starts_with("hardware.") || is_one_of(kExact, name))
+    return {.least = bound, .most = bound};
+  if (is_one_of(kFromBelow, name) && !(pipeline && is_one_of(kOfOneStage, name)))
+    return {.least = bound, .most = kInfinity};
+  // A bound of 0 says that nothing is known.
+  if (is_one_of(kFromAbove, name)) return {.least = 0, .most = bound > 0 ? bound : kInfinity};
+  const bool counts = name.starts_with("memory.") || name.starts_with("time.");
+  return {.least = counts ? 0 : -kInfinity, .most = kInfinity};
+}
+
+}  // namespace
+}  // namespace judge_detail
+
+void judge(SearchPoint& point, const Goal& goal, const std::vector<Figure>& device) {
+  if (point.result.status == PointStatus::kError) {
+    point.objectives.assign(goal.objectives.size(), std::nan(""));
+    return;
+  }
+  const judge_detail::Json entry = result_document(std::span(&point.result, 1)).at("points").at(0);
+  const FigureLookup figures = figures_of(entry, device);
+  const bool fits = point.result.status == PointStatus::kFits;
+  const FigureLookup known = [&](std::string_view name) {
+    const double value = figures(name);
+    return fits || value != 0 || !judge_detail::needs_whole_step(name) ? value : std::nan("");
+  };
+  for (const Expression& objective : goal.objectives)
+    point.objectives.push_back(objective.value(known));
+  if (!fits) {
+    point.breaks.push_back(
+        {.constraint = std::nullopt, .by = judge_detail::missing_memory(point.result)});
+  }
+  for (std::size_t c = 0; c < goal.subject_to.size(); ++c) {
+    if (!goal.subject_to[c].holds(known))
+      point.breaks.push_back({.constraint = c, .by = goal.subject_to[c].excess(known)});
+  }
+  point.feasible =
+      point.breaks.empty() && std::all_of(point.objectives.begin(), point.objectives.end(),
+                                          [](double value) { return std::isfinite(value); });
+}
+
+Prospect prospect_of(const PointResult& bound, const Goal& goal,
+                     const std::vector<Figure>& device) {
+  const judge_detail::Json entry = result_document(std::span(&bound, 1)).at("points").at(0);
+  const FigureLookup figures = figures_of(entry, device);
+  const bool pipeline = bound.mesh.size(MeshDimension::kPipeline) > 1;
+  const RangeLookup ranges = [&](std::string_view name) {
+    return judge_detail::range_of(name, figures(name), pipeline);
+  };
+  Prospect prospect;
+  for (const Expression& objective : goal.objectives) {
+    const FigureRange range = objective.range(ranges);
+    prospect.objectives.push_back(goal.maximize ? range.most : range.least);
+  }
+  const Bytes missing = bound.context + bound.run.most_reserved - bound.capacity;
+  if (bound.run.most_reserved > Bytes(0) && missing > Bytes(0)) {
+    prospect.breaks = {.constraint = std::nullopt, .by = static_cast<double>(missing.count)};
+    return prospect;
+  }
+  if (bound.run.most_host > bound.host_capacity) {  // the device lacks nothing
+    prospect.breaks = {.constraint = std::nullopt, .by = std::nan("")};
+    return prospect;
+  }
+  for (std::size_t c = 0; c < goal.subject_to.size(); ++c) {
+    if (goal.subject_to[c].can_hold(ranges)) continue;
+    prospect.breaks = {.constraint = c, .by = goal.subject_to[c].least_excess(ranges)};
+    break;
+  }
+  return prospect;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,254 @@
+// What a search knows of points that it does not simulate, against simulating them.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "scenarios/studies/search/search.hpp"
+#include "sim/step/point_runner.hpp"
+#include "tests/scenarios/scenario_files.hpp"
+#include "tests/support/long_tests.hpp"
+
+namespace tidemark::search_bounds_test {
+namespace {
+
+constexpr std::string_view kModels[] = {
+    "{preset: gpt2, layers: 3, vocab: 512}", "resnet18",
+    "{preset: mlp, widths: [64, 96, 128, 64, 10]}",
+    "{preset: llama-3-8b, layers: 2, width: 64, heads: 4, kv_heads: 2, ffn: 96, vocab: 512}"};
+constexpr std::string_view kDevices[] = {"v100-sxm-16gb", "a100-sxm-40gb", "rtx-4090",
+                                         "{gpu: h100-sxm-80gb, count: 4}"};
+constexpr std::string_view kPolicies[] = {"",
+                                          "checkpoint_every: {period: 1}",
+                                          "checkpoint: {first: 1}",
+                                          "chen_greedy",
+                                          "rotor",
+                                          "offload_activations",
+                                          "offload_optimizer",
+                                          "offload_parameters",
+                                          "optimizer_in_backward",
+                                          "vdnn",
+                                          "torchtune_offload",
+                                          "compress_activations",
+                                          "ema",
+                                          "eviction: {heuristic: dtr}",
+                                          "zero: {stage: 2}",
+                                          "fsdp",
+                                          "hybrid: {budget: 60%}",
+                                          "superneurons",
+                                          "selective",
+                                          "pipeline: {size: 2}",
+                                          "tensor_parallel: {size: 2}",
+                                          "capuchin: {budget: 60%}"};
+constexpr std::string_view kOptimizers[] = {"sgd", "momentum", "adamw", "adafactor"};
+constexpr std::string_view kPrecisions[] = {"fp32", "bf16_autocast", "fp16_mixed"};
+constexpr std::string_view kAllocators[] = {"torch", "ideal", "bfc", "packed"};
+
+template <std::size_t n>
+std::string_view any_of(const std::string_view (&words)[n], std::mt19937& random) {
+  return words[random() % n];
+}
+
+std::string any_point(std::mt19937& random) {
+  return fmt::format(
+      "{{model: {}, hardware: {}, allocator: {}, policies: [{}], training: {{micro_batch: {}, "
+      "accumulate: {}, optimizer: {}, precision: {}, mode: {}, host: {}}}}}",
+      any_of(kModels, random), any_of(kDevices, random), any_of(kAllocators, random),
+      any_of(kPolicies, random), 1U << (random() % 5), 1 + random() % 2,
+      any_of(kOptimizers, random), any_of(kPrecisions, random),
+      random() % 6 == 0 ? "forward" : "train", random() % 4 == 0 ? "cuda_graphs" : "eager");
+}
+
+// A space with a micro-batch too large for the device at its end.
+std::string any_space(std::mt19937& random) {
+  static constexpr std::string_view kGoals[] = {
+      "{maximize: throughput.samples_per_second}",
+      "{minimize: time.step}",
+      "{minimize: [time.per_sample, memory.device_used]}",
+      "{maximize: throughput.samples_per_second, subject_to: [\"memory.device_used <= 0.5 * "
+      "hardware.hbm.capacity\"]}",
+      "{minimize: memory.device_used / throughput.samples_per_step, subject_to: [\"time.step < "
+      "30ms\"]}",
+      "{minimize: time.per_sample * (1 + memory.peak_live / memory.capacity)}",
+      "{minimize: 1 / throughput.samples_per_second - 0.1 * time.recompute}",
+      "{minimize: time.step, subject_to: [\"throughput.samples_per_second >= 900\"]}",
+      "{maximize: [throughput.samples_per_second, throughput.samples_per_step]}"};
+  std::string_view policy = any_of(kPolicies, random);
+  if (policy.empty() || policy.starts_with("checkpoint_every")) policy = "offload_optimizer";
+  return fmt::format(
+      "{{model: {{preset: gpt2, layers: 2, vocab: {}}}, hardware: v100-sxm-16gb, training: "
+      "{{sequence: 512}}, goal: {}, sweep: {{matrix: {{training.micro_batch: {{from: {}, to: {}, "
+      "times: 2}}, training.precision: [fp32, fp16_mixed], policies: [[], [checkpoint_every: "
+      "{{period: 1}}], [{}]]}}}}}}",
+      random() % 2 == 0 ? 512 : 50257, any_of(kGoals, random), 1 + random() % 3,
+      64 << (random() % 5), policy);
+}
+
+SearchResult search_of(const std::string& text, bool every_point, std::size_t answers,
+                       int threads = 2) {
+  return search(parse_document(text, "s.yaml"), environment(), threads,
+                {.simulation = {.smallest_capacity_of_fitting = false},
+                 .every_point = every_point,
+                 .answers = answers});
+}
+
+// Returns the indices in the sweep of the first `most` places of a list.
+std::vector<std::size_t> in_sweep(const SearchResult& found, const std::vector<std::size_t>& list,
+                                  std::size_t most) {
+  std::vector<std::size_t> indices;
+  for (std::size_t k = 0; k < std::min(list.size(), most); ++k)
+    indices.push_back(found.points[list[k]].index);
+  return indices;
+}
+
+}  // namespace
+
+TEST_SUITE("property") {
+  TEST_CASE("no run is better than its kernels and its live bytes") {
+    std::mt19937 random(7);
+    const int points = test::runs_long_tests() ? 2000 : 150;
+    int held = 0;
+    for (int i = 0; i < points; ++i) {
+      const std::string text = any_point(random);
+      CAPTURE(text);
+      try {
+        const Scenario scenario = decode(text);
+        PointRunner runner(scenario);
+        const PointResult by_prices = runner.bound_by_prices();
+        const PointResult by_program = runner.bound_by_program();
+        const PointResult result = runner.run({.smallest_capacity = false});
+        CHECK(by_prices.run.step <= by_program.run.step);
+        CHECK(by_prices.samples == result.samples);
+        if (result.status != PointStatus::kFits) continue;
+        ++held;
+        CHECK(by_program.run.step <= result.run.step);
+        CHECK(by_program.run.step > Duration(0));
+        CHECK(by_program.samples_per_second >= result.samples_per_second);
+        CHECK(by_program.device_used() <= result.device_used());
+        const bool evicts = text.find("eviction") != std::string::npos;
+        if (result.stages.empty() && !evicts) {
+          CHECK(by_program.run.live.bytes == result.run.live.bytes);
+          CHECK(by_program.run.most_live == result.run.most_live);
+          CHECK(by_program.run.most_host <= result.run.most_host);
+        }
+      } catch (const UserError&) {  // not every combination makes sense
+      }
+    }
+    CHECK(held > points / 2);
+  }
+
+  TEST_CASE("a search finds the same without the points that cannot be an answer") {
+    std::mt19937 random(11);
+    const int spaces = test::runs_long_tests() ? 100 : 8;
+    constexpr std::size_t kAnswers = 3;
+    std::size_t simulated = 0;
+    std::size_t all_points = 0;
+    for (int i = 0; i < spaces; ++i) {
+      const std::string text = any_space(random);
+      CAPTURE(text);
+      const SearchResult all = search_of(text, true, kAnswers);
+      const SearchResult few = search_of(text, false, kAnswers);
+      REQUIRE(all.excluded.empty());
+      REQUIRE(few.space() == all.points.size());
+      simulated += few.points.size();
+      all_points += all.points.size();
+      CHECK(in_sweep(few, few.front, few.front.size()) ==
+            in_sweep(all, all.front, all.front.size()));
+      if (all.goal.objectives.size() == 1) {
+        CHECK(in_sweep(few, few.ranking, kAnswers) == in_sweep(all, all.ranking, kAnswers));
+      }
+      for (const SearchPoint& point : few.points) {
+        CHECK(point.objectives.size() == all.goal.objectives.size());
+        if (point.feasible) CHECK(point.objectives == all.points[point.index].objectives);
+        CHECK(point.feasible == all.points[point.index].feasible);
+      }
+      for (const ExcludedPoint& point : few.excluded) {
+        const SearchPoint& real = all.points[point.index];
+        if (!point.breaks) {
+          if (real.feasible)
+            CHECK_FALSE(dominates(real.objectives, point.objectives, all.goal.maximize));
+          continue;
+        }
+        const auto same = std::find_if(
+            real.breaks.begin(), real.breaks.end(),
+            [&](const Breach& breach) { return breach.constraint == point.breaks->constraint; });
+        REQUIRE(same != real.breaks.end());
+        if (std::isfinite(same->by) && !point.breaks->constraint)
+          CHECK(point.breaks->by <= same->by);
+      }
+    }
+    MESSAGE(simulated << " of " << all_points << " points simulated");
+    CHECK(2 * simulated < all_points);
+  }
+
+  TEST_CASE("what a search simulates does not depend on the threads") {
+    std::mt19937 random(3);
+    const std::string text = any_space(random);
+    const SearchResult one = search_of(text, false, 2, 1);
+    const SearchResult four = search_of(text, false, 2, 4);
+    REQUIRE(one.points.size() == four.points.size());
+    for (std::size_t i = 0; i < one.points.size(); ++i)
+      CHECK(one.points[i].index == four.points[i].index);
+    CHECK(one.ranking == four.ranking);
+  }
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("a wide range of micro-batches takes few simulations") {
+    const SearchResult found = search_of(
+        "{model: {preset: gpt2, layers: 2}, hardware: v100-sxm-16gb, training: {sequence: 1024}, "
+        "sweep: {matrix: {training.micro_batch: {from: 1, to: 300}}}}",
+        false, 1);
+    REQUIRE(found.ranking.size() >= 1);
+    CHECK(found.space() == 300);
+    CHECK(found.points.size() <= 30);
+    const auto by_smaller =
+        std::count_if(found.excluded.begin(), found.excluded.end(),
+                      [](const ExcludedPoint& point) { return point.by_smaller; });
+    CHECK(by_smaller > 100);
+    for (const ExcludedPoint& point : found.excluded) {
+      if (point.by_smaller) CHECK(point.breaks.has_value());
+    }
+  }
+
+  TEST_CASE("ranges of figures make ranges of expressions") {
+    const RangeLookup figures = [](std::string_view name) -> FigureRange {
+      if (name == "a") return {.least = 2, .most = 4};
+      if (name == "b") return {.least = -1, .most = 3};
+      if (name == "up") return {.least = 5};
+      return {};
+    };
+    const auto range = [&](const std::string& text) {
+      const FigureRange found = Expression(text, false).range(figures);
+      return fmt::format("{} {}", found.least, found.most);
+    };
+    CHECK(range("a + b") == "1 7");
+    CHECK(range("a - b") == "-1 5");
+    CHECK(range("a * b") == "-4 12");
+    CHECK(range("12 / a") == "3 6");
+    CHECK(range("1 / b") == "-inf inf");
+    CHECK(range("10 / up") == "0 2");
+    CHECK(range("2 * up") == "10 inf");
+    CHECK(range("up - up") == "-inf inf");
+    CHECK(range("0 * up") == "0 0");
+    CHECK(range("unknown") == "-inf inf");
+    const auto can_hold = [&](const std::string& text) {
+      return Expression(text, true).can_hold(figures);
+    };
+    CHECK(can_hold("a <= 2"));
+    CHECK_FALSE(can_hold("a < 2"));
+    CHECK_FALSE(can_hold("a >= 5"));
+    CHECK(can_hold("up >= 1000"));
+    CHECK_FALSE(can_hold("up <= 4"));
+    CHECK(can_hold("unknown <= -7"));
+    CHECK(Expression("up <= 4", true).least_excess(figures) == 1);
+  }
+}
+
+}  // namespace tidemark::search_bounds_test
