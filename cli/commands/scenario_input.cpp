@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands/plugins.hpp"
+#include "cli/output/results_sqlite.hpp"
 #include "graph/core/errors.hpp"
 #include "graph/core/paths.hpp"
 #include "graph/core/printable.hpp"
@@ -192,7 +193,8 @@ std::string ScenarioInput::reproduce(const std::string& command,
 
 Environment ScenarioInput::environment(const Console& console) const {
   Environment environment = default_environment(console.program);
-  if (!has_html_report()) environment.no_html_report = kNoHtmlReport;
+  if (!has_html_report()) environment.missing_formats.emplace("html", kNoHtmlReport);
+  if (!has_sqlite()) environment.missing_formats.emplace("sqlite", kNoSqlite);
   load_plugins(plugins, environment.policies);
   return environment;
 }

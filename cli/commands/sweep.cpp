@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -15,6 +16,7 @@
 #include "cli/commands/command.hpp"
 #include "cli/output/interruption.hpp"
 #include "cli/output/reports.hpp"
+#include "cli/output/results_sqlite.hpp"
 #include "cli/text/points_table.hpp"
 #include "cli/text/published.hpp"
 #include "graph/core/errors.hpp"
@@ -75,6 +77,13 @@ int show(std::span<const PointResult> points, const std::vector<std::string>& pu
   return exit_code(points) == kExitDoesNotFit ? kExitFits : exit_code(points);
 }
 
+// The points of a sweep are many, so that they are put into a database, too.
+ReportFiles sweep_files(std::string folder, std::string reproduce) {
+  ReportFiles files = default_report_files(std::move(folder), std::move(reproduce));
+  if (has_sqlite()) files.formats.emplace_back("sqlite");
+  return files;
+}
+
 int merge_shards(const SweepCommand& command, const Console& console) {
   const std::vector<std::string>& names = command.input.names;
   if (!names.empty() || !command.folder.empty()) {
@@ -85,7 +94,7 @@ int merge_shards(const SweepCommand& command, const Console& console) {
   const MergedSweep merged = merge_journals(command.merged_folder);
   for (const std::string& damage : merged.damage)
     print_warning(console, fmt::format("{}; other lines have their points", damage));
-  PointsReport(default_report_files(command.merged_folder, {})).write(merged.points);
+  PointsReport(sweep_files(command.merged_folder, {})).write(merged.points);
   return show(merged.points, merged.published, command.merged_json, console);
 }
 
@@ -117,8 +126,10 @@ Examples:
 Exit codes: 0 every point was evaluated; 2 bad input; 3 internal error.)");
   input.add_options(*app, false);
   app->get_option("SCENARIO")->required(false);  // otherwise `merge` would be taken for a scenario
-  app->add_option("-o,--output", folder,
-                  "write points.jsonl, results.json, results.csv and report.html into this folder")
+  app->add_option(
+         "-o,--output", folder,
+         "write points.jsonl, results.json, results.csv, results.sqlite and report.html into "
+         "this folder")
       ->type_name("DIR");
   app->add_option("--shard", shard, "only every N-th point, counted from 0")
       ->type_name("I/N")
@@ -135,7 +146,8 @@ Exit codes: 0 every point was evaluated; 2 bad input; 3 internal error.)");
 
   merge = app->add_subcommand("merge", "put the shards of a sweep together");
   merge->footer(
-      R"(Writes results.json, results.csv and report.html (without charts of single points) into DIR.
+      R"(Writes results.json, results.csv, results.sqlite and report.html (without charts of single points)
+into DIR.
 
 Example:
   tidemark sweep merge out)");
@@ -189,7 +201,8 @@ int SweepCommand::execute(const Console& console) const {
   for (std::size_t i = 0; i < wanted.size(); ++i)
     wanted[i] = wanted[i] && !known[i];
   SweepJournal journal(folder, sweep, part, known);
-  PointsReport report(default_report_files(part.count == 1 ? folder : "", input.reproduce(kName)));
+  PointsReport report(
+      sweep_detail::sweep_files(part.count == 1 ? folder : "", input.reproduce(kName)));
   PointsListener listener;
   listener.finished = [&](std::size_t i, const PointResult& point) { journal.add(i, point); };
   if (report.wants_detail()) {

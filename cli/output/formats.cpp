@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/output/figures.hpp"
+#include "cli/output/results_sqlite.hpp"
 #include "cli/text/assumed_report.hpp"
 #include "cli/text/time_report.hpp"
 #include "plots/chrome_trace.hpp"
@@ -25,6 +26,10 @@ void add_json(OutputFolder& output, std::span<const PointResult> points) {
 
 void add_csv(OutputFolder& output, std::span<const PointResult> points) {
   write_results_csv(output.add("results.csv"), points);
+}
+
+void add_sqlite(OutputFolder& output, std::span<const PointResult> points) {
+  write_results_sqlite(output.add("results.sqlite"), points);
 }
 
 void add_timeline(OutputFolder& output, const RunFiles& files, const DetailedPoint& point) {
@@ -72,13 +77,14 @@ void add_perfetto(OutputFolder& output, const RunFiles& files, const DetailedPoi
                        title_of(point));
 }
 
-constexpr std::array<ReportFormat, 7> kFormats{{
+constexpr std::array<ReportFormat, 8> kFormats{{
     {.name = "json", .add_points = add_json},
     {.name = "csv", .add_run = add_timeline, .runs_only_if_listed = true, .add_points = add_csv},
     {.name = "torch_snapshot", .add_run = add_torch_snapshot},
     {.name = "svg", .add_run = add_svg},
     {.name = "chrome_trace", .add_run = add_chrome_trace},
     {.name = "perfetto", .add_run = add_perfetto},
+    {.name = "sqlite", .add_points = add_sqlite},
     {.name = "html"},
 }};
 

@@ -206,8 +206,8 @@ void decode_host_allocator(const Decoder& scenario, Scenario& result) {
 
 ReportOptions decode_report(const Decoder& scenario, const AllocatorTraits& allocator,
                             const Environment& environment) {
-  static constexpr std::array<std::string_view, 7> kFormats{
-      "csv", "json", "html", "chrome_trace", "torch_snapshot", "svg", "perfetto"};
+  static constexpr std::array<std::string_view, 8> kFormats{
+      "csv", "json", "html", "chrome_trace", "torch_snapshot", "svg", "perfetto", "sqlite"};
   const Decoder report = scenario.optional_child("report");
   ReportOptions options{.directory = report.optional<std::string>("dir", ""),
                         .formats = report.list<std::string>("formats")};
@@ -221,9 +221,10 @@ ReportOptions decode_report(const Decoder& scenario, const AllocatorTraits& allo
                                   "{}; use torch, or leave the format out",
                                   allocator.name));
     }
-    if (format == "html" && !environment.no_html_report.empty()) {
+    if (const auto missing = environment.missing_formats.find(format);
+        missing != environment.missing_formats.end()) {
       throw UserError(report.value().find("formats")->items[i].location,
-                      fmt::format("report.formats[{}]", i), environment.no_html_report);
+                      fmt::format("report.formats[{}]", i), missing->second);
     }
     if (std::find(kFormats.begin(), kFormats.end(), format) != kFormats.end()) continue;
     std::string hint = did_you_mean(format, words);

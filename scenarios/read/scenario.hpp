@@ -1,6 +1,7 @@
 // A scenario: the description of a simulation in one YAML file (format: README, "Scenario files").
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -54,8 +55,8 @@ struct Environment {
   std::vector<std::string> profile_folders;  // hwprofiles/*.yaml
   PolicyRegistry policies;
   AllocatorRegistry allocators;
-  // The reason why this build cannot write HTML reports; empty where it can.
-  std::string no_html_report;
+  // Formats of reports that this build cannot write, each with the reason.
+  std::map<std::string, std::string> missing_formats;
   // Plans shared by all scenarios that are read here.
   std::unique_ptr<PlanCache> plans;
   // Hardware profiles that they share.

@@ -86,6 +86,9 @@ void read_peak(const Json& json, PeakReport& peak) {
                             .op = tensor.at("operator"),
                             .layer = tensor.at("layer")});
   }
+  if (!json.contains("largest_layers")) return;  // documents of earlier versions
+  for (const Json& layer : json.at("largest_layers"))
+    peak.by_layer.emplace_back(layer.at("layer"), layer.at("bytes"));
 }
 
 void read_allocator(const Json& json, PointResult& point) {

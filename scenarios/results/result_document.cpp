@@ -1,5 +1,6 @@
 #include "scenarios/results/result_document.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <nlohmann/json.hpp>
@@ -49,6 +50,9 @@ Json by_role_of(const BytesByRole& bytes) {
 }
 
 Json peak_of(const PeakReport& peak) {
+  Json layers = Json::array();
+  for (std::size_t i = 0; i < std::min(peak.by_layer.size(), kLargestLayers); ++i)
+    layers.push_back({{"layer", peak.by_layer[i].first}, {"bytes", peak.by_layer[i].second}});
   Json largest = Json::array();
   for (const LargestTensor& tensor : peak.largest) {
     largest.push_back({{"tensor", tensor.tensor},
@@ -63,7 +67,8 @@ Json peak_of(const PeakReport& peak) {
           {"layer", peak.layer},
           {"time", seconds(peak.time)},
           {"by_role", by_role_of(peak.by_role)},
-          {"largest", std::move(largest)}};
+          {"largest", std::move(largest)},
+          {"largest_layers", std::move(layers)}};
 }
 
 // The terms below `live` sum to what is reserved beyond it.

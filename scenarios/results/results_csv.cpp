@@ -15,17 +15,12 @@ namespace tidemark {
 namespace results_csv_detail {
 namespace {
 
-struct Field {
-  std::string_view name;
-  std::string (*text)(const PointResult&);
-};
-
 std::string seconds_of(Duration duration) {
   return fmt::to_string(seconds(duration));
 }
 
 // The columns after the overrides; empty for a point that could not be built.
-constexpr Field kFields[] = {
+constexpr ResultColumn kColumns[] = {
     {"capacity", [](const PointResult& p) { return fmt::to_string(p.capacity.count); }},
     {"device_used", [](const PointResult& p) { return fmt::to_string(p.device_used().count); }},
     {"peak_live", [](const PointResult& p) { return fmt::to_string(p.run.live.bytes.count); }},
@@ -36,9 +31,9 @@ constexpr Field kFields[] = {
      [](const PointResult& p) { return fmt::to_string(p.run.reserved.bytes.count); }},
     {"smallest_capacity",
      [](const PointResult& p) { return fmt::to_string(p.smallest_capacity.count); }},
-    {"peak_phase", [](const PointResult& p) { return std::string(name_of(p.peak.phase)); }},
-    {"peak_operator", [](const PointResult& p) { return p.peak.op; }},
-    {"peak_layer", [](const PointResult& p) { return p.peak.layer; }},
+    {"peak_phase", [](const PointResult& p) { return std::string(name_of(p.peak.phase)); }, false},
+    {"peak_operator", [](const PointResult& p) { return p.peak.op; }, false},
+    {"peak_layer", [](const PointResult& p) { return p.peak.layer; }, false},
     {"parameters", [](const PointResult& p) { return fmt::to_string(p.parameters.count); }},
     {"gradients", [](const PointResult& p) { return fmt::to_string(p.gradients.count); }},
     {"optimizer_state",
@@ -59,7 +54,13 @@ constexpr Field kFields[] = {
     {"tokens_per_second", [](const PointResult& p) { return fmt::to_string(p.tokens_per_second); }},
 };
 
-// Returns the keys in the order of their first appearance.
+}  // namespace
+}  // namespace results_csv_detail
+
+std::span<const ResultColumn> result_columns() {
+  return results_csv_detail::kColumns;
+}
+
 std::vector<std::string> overridden_keys(std::span<const PointResult> points) {
   std::vector<std::string> keys;
   for (const PointResult& point : points) {
@@ -79,32 +80,29 @@ std::string override_text(const PointResult& point, const std::string& key) {
   return {};
 }
 
-std::string reason_of(const PointResult& point) {
+std::string failure_reason(const PointResult& point) {
   if (point.status == PointStatus::kError) return point.error;
   return !point.failure ? std::string() : point.failure->reason;
 }
 
-}  // namespace
-}  // namespace results_csv_detail
-
 void write_results_csv(std::ostream& out, std::span<const PointResult> points) {
-  const std::vector<std::string> keys = results_csv_detail::overridden_keys(points);
+  const std::vector<std::string> keys = overridden_keys(points);
   out << "name";
   for (const std::string& key : keys)
     out << ',' << csv_field(key);
   out << ",status";
-  for (const results_csv_detail::Field& field : results_csv_detail::kFields)
-    out << ',' << field.name;
+  for (const ResultColumn& column : result_columns())
+    out << ',' << column.name;
   out << ",reason\n";
   for (const PointResult& point : points) {
     out << csv_field(point.name);
     for (const std::string& key : keys)
-      out << ',' << csv_field(results_csv_detail::override_text(point, key));
+      out << ',' << csv_field(override_text(point, key));
     out << ',' << name_of(point.status);
     const bool built = point.status != PointStatus::kError;
-    for (const results_csv_detail::Field& field : results_csv_detail::kFields)
-      out << ',' << (built ? csv_field(field.text(point)) : "");
-    out << ',' << csv_field(results_csv_detail::reason_of(point)) << '\n';
+    for (const ResultColumn& column : result_columns())
+      out << ',' << (built ? csv_field(column.text(point)) : "");
+    out << ',' << csv_field(failure_reason(point)) << '\n';
   }
 }
 

@@ -41,6 +41,9 @@ struct LargestTensor {
   std::string layer;
 };
 
+// Layers that a document of many points names at each peak; all of them are too many.
+inline constexpr std::size_t kLargestLayers = 10;
+
 struct PeakReport {
   int step = 0;
   Phase phase = Phase::kForward;
@@ -48,7 +51,8 @@ struct PeakReport {
   std::string layer;
   Duration time{};        // since the step began
   BytesByRole by_role{};  // sums to the live bytes at the peak
-  // Largest first; what is in no layer by what it is, as "loss" or "inputs", "" where unknown.
+  // Largest first; what is in no layer by what it is, as "loss" or "inputs", "" where unknown. Of a
+  // point that was read from a document only the largest.
   std::vector<std::pair<std::string, std::int64_t>> by_layer;
   std::vector<LargestTensor> largest;
 };

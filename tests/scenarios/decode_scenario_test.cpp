@@ -328,7 +328,7 @@ report: {dir: out, formats: [json]}
     const std::string listed = scenario_text("report: {formats: [csv, html]}\n");
     CHECK(refusal(listed) == "accepted");
     Environment without = default_environment();
-    without.no_html_report = "built without npm";
+    without.missing_formats["html"] = "built without npm";
     const std::string said = error_of(
         [&] { static_cast<void>(decode_scenario(parse_document(listed, "s.yaml"), without)); });
     CHECK(said == "s.yaml:3:25: report.formats[1]: built without npm");
@@ -345,7 +345,7 @@ report: {dir: out, formats: [json]}
     CHECK(refusal_with("report: {formats: [pdf]}\n")
               .ends_with("there is no format 'pdf'; svg writes each picture as PDF, too"));
     CHECK(refusal_with("report: {formats: [movie]}\n")
-              .ends_with("formats: csv, json, html, chrome_trace, torch_snapshot, svg, perfetto"));
+              .ends_with("formats: csv, json, html, chrome_trace, torch_snapshot, svg, perfetto, sqlite"));
     // A bare name of a GPU has no count: the place is that of the name.
     CHECK(refusal_with("policies: [tensor_parallel: {size: 7}]\n")
               .find("hardware.count: 1 GPU cannot be divided into tensor 7") != std::string::npos);
