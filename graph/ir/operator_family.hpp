@@ -53,6 +53,7 @@ enum class OperatorPart : std::uint8_t {
   kRootGradient,        // the ones that backward starts from
   kAddGradients,        // sums the gradients of a tensor with several readers
   kCopyGradient,        // makes .grad a copy of memory that others hold or that has another type
+  kCopyIntoBucket,      // copies a gradient into the buffer that ranks reduce
   kAccumulateGradient,  // .grad of an earlier micro-batch plus a new one
   kDivideLoss,          // divides the loss by the number of micro-batches
   kUpdate,              // updates parameters and their optimizer state

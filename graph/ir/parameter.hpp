@@ -41,7 +41,7 @@ struct Parameter {
   // on it.
   StorageId gradient;
   DType gradient_dtype = DType::kFloat32;
-  // Set by a policy that lets go of `gradient` before the optimizer runs. What the optimizer reads
+  // Set by a policy that frees `gradient` before the optimizer runs. What the optimizer reads
   // may be a copy of this; see UpdatedTensor::gradient.
   std::optional<RemainingGradient> remaining;
 };
@@ -58,6 +58,7 @@ struct UpdatedTensor {
   DType dtype = DType::kFloat32;
   Elements elements;      // elements that this rank updates
   ParameterId parameter;  // the parameter, if it is one, or a part of one
+  bool padding = false;   // belongs to no parameter, so that parts are of one size
   StorageId weights;      // the storage that holds the tensor from step to step
   // The storage that the optimizer changes: `weights`, or a copy where updates are delayed by a
   // step.

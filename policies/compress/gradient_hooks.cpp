@@ -61,7 +61,7 @@ class Hooks {
   // Notes which gradient goes into which bucket.
   void note_copy(OperatorId id) {
     const auto touches = graph_.touches_of(id);
-    if (graph_.operators[id].name != "copy_into_bucket" || touches.size() != 2) return;
+    if (graph_.operators[id].part != OperatorPart::kCopyIntoBucket || touches.size() != 2) return;
     const auto parameter = parameter_of_.find(touches[0].storage);
     if (parameter != parameter_of_.end()) members_[touches[1].storage].push_back(parameter->second);
   }

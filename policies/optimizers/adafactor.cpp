@@ -110,7 +110,8 @@ const OptimizerAlgorithm& adafactor_optimizer() {
       .add_states = adafactor_detail::add_torch_states,
       .add_kernels = adafactor_detail::add_torch_kernels,
       .loop_temporaries = adafactor_detail::torch_temporaries,
-      .synchronises = true};  // the norms of weights and update are read by the host
+      .synchronises = true,  // the norms of weights and update are read by the host
+      .on_flat_parts = "their states are of full size"};
   return kAdafactor;
 }
 
@@ -121,7 +122,8 @@ const OptimizerAlgorithm& adafactor_transformers() {
       .forms = {true, false, false},
       .add_states = adafactor_detail::add_adafactor_states,
       .add_kernels = adafactor_detail::add_adafactor_kernels,
-      .loop_temporaries = adafactor_detail::adafactor_temporaries};
+      .loop_temporaries = adafactor_detail::adafactor_temporaries,
+      .on_flat_parts = "their states are of full size"};
   return kAdafactor;
 }
 

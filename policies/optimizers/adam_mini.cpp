@@ -44,7 +44,8 @@ const OptimizerAlgorithm& adam_mini_optimizer() {
       .loop_temporaries = [](const OptimizerSpec& /*spec*/, const FrameworkRules& /*rules*/,
                              const Shape& /*shape*/) -> LoopTemporaries {
         return {.inside = 1, .outlives = true};
-      }};
+      },
+      .on_flat_parts = "each of those has one second moment"};
   return kAdamMini;
 }
 

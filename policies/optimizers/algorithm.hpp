@@ -198,6 +198,9 @@ struct OptimizerAlgorithm {
   void (*add_matrix_kernels)(const OptimizerSpec& spec, const UpdatedMatrix& matrix,
                              std::vector<MatrixKernel>& kernels) = nullptr;
   const OptimizerAlgorithm& (*beside_matrices)() = nullptr;
+  // What is different where a rank updates a flat part of a matrix, as ZeRO has it: its rows
+  // and columns are not known. Empty where that makes no difference.
+  std::string_view on_flat_parts;
 };
 
 // Identifies an optimizer: equal pointers are equal optimizers.

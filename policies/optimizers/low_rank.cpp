@@ -118,7 +118,8 @@ constexpr OptimizerAlgorithm low_rank_adam(std::string_view name, std::string_vi
           .add_states = add_states,
           .on_host = false,
           .takes = takes,
-          .beside_matrices = adamw_optimizer};
+          .beside_matrices = adamw_optimizer,
+          .on_flat_parts = "AdamW updates those"};
 }
 
 }  // namespace

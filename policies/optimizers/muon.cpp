@@ -68,7 +68,8 @@ const OptimizerAlgorithm& muon_optimizer() {
       .takes = [](const OptimizerSpec& /*spec*/, const Shape& shape,
                   ParameterUse use) { return use == ParameterUse::kMatrix && shape.rank() > 1; },
       .add_matrix_kernels = muon_detail::add_muon_kernels,
-      .beside_matrices = adamw_optimizer};
+      .beside_matrices = adamw_optimizer,
+      .on_flat_parts = "AdamW updates those"};
   return kMuon;
 }
 

@@ -195,7 +195,8 @@ const OptimizerAlgorithm& soap_optimizer() {
       .takes = [](const OptimizerSpec& /*spec*/, const Shape& shape,
                   ParameterUse /*use*/) { return shape.rank() >= 2; },
       .add_matrix_kernels = preconditioned_detail::add_soap_kernels,
-      .beside_matrices = adamw_optimizer};
+      .beside_matrices = adamw_optimizer,
+      .on_flat_parts = "AdamW updates those"};
   return kSoap;
 }
 
@@ -213,7 +214,8 @@ const OptimizerAlgorithm& shampoo_optimizer() {
       .takes = [](const OptimizerSpec& /*spec*/, const Shape& shape,
                   ParameterUse /*use*/) { return shape.rank() >= 1; },
       .add_matrix_kernels = preconditioned_detail::add_shampoo_kernels,
-      .beside_matrices = adamw_optimizer};
+      .beside_matrices = adamw_optimizer,
+      .on_flat_parts = "their preconditioners are those of vectors"};
   return kShampoo;
 }
 

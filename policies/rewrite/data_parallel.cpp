@@ -164,8 +164,10 @@ OperatorId BucketedBackward::add_copy_in(std::size_t member) {
                                std::array{Touch{made_[member], Access::kMutate}});
   }
   const bool whole = !copies_back_ || buckets_[bucket_of_[member]].members.size() == 1;
+  Operator copy = elementwise("copy_into_bucket", member);
+  copy.part = OperatorPart::kCopyIntoBucket;
   return graph_.add_operator(
-      elementwise("copy_into_bucket", member),
+      std::move(copy),
       std::array{Touch{made_[member], Access::kRead},
                  Touch{packed_[member], whole ? Access::kOverwrite : Access::kMutate}});
 }

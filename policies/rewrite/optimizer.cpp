@@ -122,7 +122,10 @@ void Optimizer::apply(TrainingGraph& graph, const RewriteContext& /*context*/) c
   // before the first of the groups that read the same.
   const auto prepare = [&](const std::vector<const UpdatedTensor*>& group) {
     const std::vector<OperatorId> own = optimizer_detail::take_makers(graph, group, makers);
-    part.insert(part.end(), own.begin(), own.end());
+    // What the first step alone refreshes comes before the part, and reads gradients, too.
+    std::vector<OperatorId>& place =
+        spec_.refresh > 1 ? graph.part(PartKind::kBeforeOptimizer) : part;
+    place.insert(place.end(), own.begin(), own.end());
   };
   // Host first: the device's part of the step runs beside it.
   const auto on_device = std::stable_partition(

@@ -295,6 +295,7 @@ void SharedBuffers::update() {
     if (left > 0 && bucket.padding.valid()) {  // gaps between parameters and the end of the bucket
       UpdatedTensor rest = graph_.updates.back();
       rest.name = "padding";
+      rest.padding = true;
       rest.shape = {left};
       rest.elements = Elements(left);
       rest.parameter = {};

@@ -41,6 +41,7 @@ void StateShards::update(const Group& group, int number) {
   if (left > 0) {
     UpdatedTensor rest = graph_.updates.back();
     rest.name = "padding";
+    rest.padding = true;
     rest.shape = {left};
     rest.elements = Elements(left);
     rest.parameter = {};

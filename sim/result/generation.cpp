@@ -19,7 +19,7 @@ std::vector<std::uint32_t> ends_of_passes(const GenerationRun& run) {
     if (run.program.opcode[i] != Opcode::kLaunch) continue;
     if (!run.program.slot[run.program.position[i].index()].last_step) continue;
     const OperatorId op(run.program.subject[i]);
-    if (run.graph.operators[op].name == kNextToken && run.scratch.finished[i] >= 0)
+    if (run.graph.operators[op].forward_family() == kNextToken && run.scratch.finished[i] >= 0)
       ends.push_back(i);
   }
   return ends;

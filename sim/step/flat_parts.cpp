@@ -13,7 +13,7 @@ bool flattens_matrices(const TrainingGraph& graph) {
   return std::any_of(graph.updates.begin(), graph.updates.end(), [&](const UpdatedTensor& update) {
     if (update.shape.rank() >= 2) return false;
     // A flat tensor of many parameters belongs to none of them, and neither does padding.
-    if (!update.parameter.valid()) return update.name != "padding";
+    if (!update.parameter.valid()) return !update.padding;
     return graph.parameters[update.parameter].shape.rank() >= 2;
   });
 }
@@ -23,14 +23,12 @@ bool flattens_matrices(const TrainingGraph& graph) {
 
 void warn_of_flat_parts(const StepSpec& spec, const TrainingGraph& graph,
                         std::vector<std::string>& warnings) {
-  const std::string_view optimizer = name_of(spec.training.optimizer.kind);
-  const bool muon = optimizer == "muon";
-  if (!muon && optimizer != "adafactor") return;
-  if (!flat_parts_detail::flattens_matrices(graph)) return;
+  const OptimizerAlgorithm& optimizer = *spec.training.optimizer.kind;
+  if (optimizer.on_flat_parts.empty() || !flat_parts_detail::flattens_matrices(graph)) return;
   warnings.push_back(
       fmt::format("{} works on whole matrices, and a rank has flat parts of some: {}; fsdp: "
                   "{{version: 2}} shards by rows",
-                  optimizer, muon ? "AdamW updates those" : "their states are of full size"));
+                  optimizer.name, optimizer.on_flat_parts));
 }
 
 }  // namespace tidemark
