@@ -10,6 +10,7 @@
 #include "scenarios/read/scenario.hpp"
 #include "sim/memory/packing/buffers_csv.hpp"
 #include "sim/memory/packing/pack.hpp"
+#include "sim/step/build_training.hpp"
 #include "sim/step/compile.hpp"
 
 namespace tidemark::bench {

@@ -4,9 +4,11 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "cli/text/console.hpp"
+
+namespace CLI {
+class App;
+}  // namespace CLI
 
 namespace tidemark {
 

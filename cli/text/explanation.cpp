@@ -86,13 +86,14 @@ std::string Explanation::sum_table(const Terms& terms, const std::vector<int>& c
                {"", Align::kLeft, kSpareBar}},
               kIndent);
   std::int64_t sum = 0;
-  for (const auto& [name, bytes] : terms)
-    sum += bytes;
   std::int64_t largest = 1;
-  for (const auto& [name, bytes] : terms)
-    largest = std::max(largest, bytes);
+  for (const auto& [name, of_term] : terms) {
+    sum += of_term.count;
+    largest = std::max(largest, of_term.count);
+  }
   for (std::size_t i = 0; i < terms.size(); ++i) {
-    const auto& [name, bytes] = terms[i];
+    const auto& [name, of_term] = terms[i];
+    const std::int64_t bytes = of_term.count;
     table.add_row({{name},
                    {grouped(bytes)},
                    {unit.text(bytes)},
@@ -124,8 +125,8 @@ std::string Explanation::roles() const {
   Terms terms;
   std::vector<int> colours;
   for (const Role role : kStackOrder) {
-    const std::int64_t bytes = point_.peak.by_role[static_cast<std::size_t>(role)].count;
-    if (bytes == 0) continue;
+    const Bytes bytes = point_.peak.by_role[static_cast<std::size_t>(role)];
+    if (bytes == Bytes(0)) continue;
     terms.emplace_back(style_of(role).label, bytes);
     colours.push_back(style_of(role).colour);
   }
@@ -138,7 +139,7 @@ std::string Explanation::layers() const {
     if (name.empty()) name = "(no layer)";
   }
   if (!all_ && terms.size() > top_ + 1) {
-    std::int64_t rest = 0;
+    Bytes rest;
     for (std::size_t i = top_; i < terms.size(); ++i)
       rest += terms[i].second;
     const std::size_t others = terms.size() - top_;
@@ -163,9 +164,9 @@ std::string Explanation::tensors() const {
   const std::size_t count = all_ ? groups.size() : std::min(top_, groups.size());
   for (std::size_t i = 0; i < count; ++i) {
     const auto& [tensor, times] = groups[i];
-    rest -= groups[i].bytes();
-    table.add_row({{grouped(groups[i].bytes())},
-                   {unit.text(groups[i].bytes())},
+    rest -= groups[i].bytes().count;
+    table.add_row({{grouped(groups[i].bytes().count)},
+                   {unit.text(groups[i].bytes().count)},
                    {times > 1 ? fmt::format("{} x {}", times, format_bytes(tensor.bytes)) : ""},
                    {std::string(style_of(tensor.role).label), style_of(tensor.role).colour},
                    {tensor.tensor},
@@ -194,9 +195,9 @@ std::string Explanation::saved() const {
   std::int64_t rest = sum;
   const std::size_t count = all_ ? groups.size() : std::min(top_, groups.size());
   for (std::size_t i = 0; i < count; ++i) {
-    rest -= groups[i].bytes;
-    table.add_row({{grouped(groups[i].bytes)},
-                   {unit.text(groups[i].bytes)},
+    rest -= groups[i].bytes.count;
+    table.add_row({{grouped(groups[i].bytes.count)},
+                   {unit.text(groups[i].bytes.count)},
                    {grouped(groups[i].count)},
                    {groups[i].made_by},
                    {groups[i].needed_by}});
@@ -302,7 +303,7 @@ std::string explanation_json(const DetailedPoint& point) {
   nlohmann::ordered_json document = result_document(std::span(&point.result, 1));
   nlohmann::ordered_json layers = nlohmann::ordered_json::array();
   for (const auto& [layer, bytes] : point.result.peak.by_layer) {
-    layers.push_back({{"layer", layer}, {"bytes", bytes}});
+    layers.push_back({{"layer", layer}, {"bytes", bytes.count}});
   }
   document["points"][0]["memory"]["peak"]["by_layer"] = std::move(layers);
   const TrainingGraph& graph = point.detail.model->training;

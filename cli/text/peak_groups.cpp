@@ -9,10 +9,10 @@
 namespace tidemark {
 
 Terms by_block(const Terms& by_layer) {
-  std::map<std::string, std::int64_t> blocks;
+  std::map<std::string, Bytes> blocks;
   for (const auto& [layer, bytes] : by_layer)
     blocks[block_of(layer)] += bytes;
-  std::map<std::pair<std::string, std::int64_t>, std::vector<std::string>> alike;
+  std::map<std::pair<std::string, Bytes>, std::vector<std::string>> alike;
   for (const auto& [block, bytes] : blocks)
     alike[{pattern_of(block), bytes}].push_back(block);
   Terms terms;
@@ -20,7 +20,7 @@ Terms by_block(const Terms& by_layer) {
     const auto count = static_cast<std::int64_t>(names.size());
     terms.emplace_back(count == 1 ? names.front()
                                   : fmt::format("{} ({} of {} each)", key.first, count,
-                                                format_bytes(Bytes(key.second))),
+                                                format_bytes(key.second)),
                        key.second * count);
   }
   std::stable_sort(terms.begin(), terms.end(),
@@ -82,7 +82,7 @@ std::vector<SavedGroup> group_saved(const TrainingGraph& graph,
     }
     SavedGroup& known = groups.try_emplace({group.made_by, group.needed_by}, group).first->second;
     ++known.count;
-    known.bytes += graph.storages[tensor.storage].bytes.count;
+    known.bytes += graph.storages[tensor.storage].bytes;
   }
   std::vector<SavedGroup> list;
   list.reserve(groups.size());

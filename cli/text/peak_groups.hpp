@@ -11,7 +11,7 @@
 namespace tidemark {
 
 // Names and their bytes.
-using Terms = std::vector<std::pair<std::string, std::int64_t>>;
+using Terms = std::vector<std::pair<std::string, Bytes>>;
 
 // Puts layers of one block together, and blocks of one size: "h.* (47 of 28.0 MiB each)". The
 // largest first.
@@ -21,7 +21,7 @@ using Terms = std::vector<std::pair<std::string, std::int64_t>>;
 struct TensorGroup {
   LargestTensor tensor;  // named by the layers' pattern
   std::int64_t count = 0;
-  [[nodiscard]] std::int64_t bytes() const { return tensor.bytes.count * count; }
+  [[nodiscard]] Bytes bytes() const { return tensor.bytes * count; }
 };
 
 // Groups tensors, or with `each` leaves every one on its own; the largest group first.
@@ -34,7 +34,7 @@ struct SavedGroup {
   std::string made_by;
   std::string needed_by;
   std::int64_t count = 0;
-  std::int64_t bytes = 0;
+  Bytes bytes;
 };
 
 // Groups saved tensors; with `each` layers keep their numbers and every reader is named. The

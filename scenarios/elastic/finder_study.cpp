@@ -60,9 +60,10 @@ FinderStudy study_finder(const Value& document, const Environment& environment,
     if (trial.batch == study.found && !limited)
       study.fits = trial.result.status == PointStatus::kFits;
   }
-  if (study.found > 0 && !study.fits)
+  if (study.found > 0 && !study.fits) {
     study.fits =
         points.simulate(study.found, {}, SearchEffort::kWhole).result.status == PointStatus::kFits;
+  }
   return study;
 }
 

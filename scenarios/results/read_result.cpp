@@ -88,7 +88,7 @@ void read_peak(const Json& json, PeakReport& peak) {
   }
   if (!json.contains("largest_layers")) return;  // documents of earlier versions
   for (const Json& layer : json.at("largest_layers"))
-    peak.by_layer.emplace_back(layer.at("layer"), layer.at("bytes"));
+    peak.by_layer.emplace_back(layer.at("layer"), Bytes(layer.at("bytes").get<std::int64_t>()));
 }
 
 void read_allocator(const Json& json, PointResult& point) {

@@ -52,7 +52,7 @@ Json by_role_of(const BytesByRole& bytes) {
 Json peak_of(const PeakReport& peak) {
   Json layers = Json::array();
   for (std::size_t i = 0; i < std::min(peak.by_layer.size(), kLargestLayers); ++i)
-    layers.push_back({{"layer", peak.by_layer[i].first}, {"bytes", peak.by_layer[i].second}});
+    layers.push_back({{"layer", peak.by_layer[i].first}, {"bytes", peak.by_layer[i].second.count}});
   Json largest = Json::array();
   for (const LargestTensor& tensor : peak.largest) {
     largest.push_back({{"tensor", tensor.tensor},

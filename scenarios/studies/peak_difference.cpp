@@ -35,9 +35,9 @@ std::vector<TermPair> role_terms(const PointResult& a, const PointResult& b) {
 std::vector<TermPair> layer_terms(const PointResult& a, const PointResult& b) {
   std::map<std::string, TermPair> layers;
   for (const auto& [layer, bytes] : a.peak.by_layer)
-    layers[pattern_of(layer)].a += bytes;
+    layers[pattern_of(layer)].a += bytes.count;
   for (const auto& [layer, bytes] : b.peak.by_layer)
-    layers[pattern_of(layer)].b += bytes;
+    layers[pattern_of(layer)].b += bytes.count;
   std::vector<TermPair> terms;
   terms.reserve(layers.size());
   for (auto& [name, term] : layers)

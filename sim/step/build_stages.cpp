@@ -54,11 +54,13 @@ class StageBuilder {
 };
 
 void StageBuilder::split() {
-  pieces_ = run_pass(passes_, "split_pipeline", [&] {
-    return split_pipeline(graph_, blocks_by_piece(pipeline_, graph_.blocks));
-  });
-  for (const PipelineChunk& piece : pieces_)
-    check_invariants(piece.graph);
+  pieces_ = run_pass(
+      passes_, "split_pipeline",
+      [&] { return split_pipeline(graph_, blocks_by_piece(pipeline_, graph_.blocks)); },
+      [](const std::vector<PipelineChunk>& pieces) {
+        for (const PipelineChunk& piece : pieces)
+          check_invariants(piece.graph);
+      });
 }
 
 // Returns the neighbours of a piece. A neighbour on the same rank is named like any other; what
@@ -85,9 +87,13 @@ void StageBuilder::differentiate_pieces() {
     const StageBoundary boundary = boundary_of(p, returns);
     DifferentiateOptions options = differentiate_options(spec_);
     options.boundary = &boundary;
-    chunk.training = run_pass(passes_, "differentiate", [&] {
-      return differentiate(pieces_[p].graph, *spec_.training.framework, options, chunk.transfers);
-    });
+    chunk.training = run_pass(
+        passes_, "differentiate",
+        [&] {
+          return differentiate(pieces_[p].graph, *spec_.training.framework, options,
+                               chunk.transfers);
+        },
+        [](const TrainingGraph& made) { check_invariants(made); });
     // A step that only evaluates reduces no gradients and updates nothing, though a piece is
     // differentiated in any case.
     if (spec_.training.mode != StepMode::kTrain) chunk.training.trained.clear();

@@ -73,9 +73,10 @@ void check_forward(const Graph& graph) {
 }
 
 TrainingGraph train_model(const StepSpec& spec, const Graph& graph, std::vector<PassTime>& passes) {
-  TrainingGraph result = run_pass(passes, "differentiate", [&] {
-    return differentiate(graph, *spec.training.framework, differentiate_options(spec));
-  });
+  TrainingGraph result = run_pass(
+      passes, "differentiate",
+      [&] { return differentiate(graph, *spec.training.framework, differentiate_options(spec)); },
+      [](const TrainingGraph& made) { check_invariants(made); });
   rewrite_training(spec, RewriteScope::kChunk, result, passes);
   rewrite_training(spec, RewriteScope::kRank, result, passes);
   return result;

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "policies/plan/residency_plan.hpp"
-#include "sim/step/build_training.hpp"
 #include "sim/step/compiled.hpp"
 #include "sim/step/step_spec.hpp"
+#include "sim/step/trained_model.hpp"
 
 namespace tidemark {
 

@@ -93,7 +93,7 @@ void fill_place(Failure& failure, const AllocationNames& names, const RunResult&
   failure.requested = run.requested;
   if (run.status != RunStatus::kThrash) return;
   failure.reason = failure.message = fmt::format(
-      "thrashing in step {}, {}: computing evicted values again takes more than the policy's "
+      "thrashing in step {}, {}: recomputing evicted values takes more than the policy's "
       "thrash_factor allows; give it more memory or another heuristic",
       failure.step, name_of(failure.phase));
 }

@@ -9,6 +9,6 @@ namespace tidemark {
 
 // Returns the peak of live bytes of the step with this training graph, under the policies that
 // decide about a model: recomputation, movement. Memory is unlimited.
-[[nodiscard]] Bytes live_peak(const StepSpec& spec, const TrainingGraph& graph);
+[[nodiscard]] Bytes live_peak(const StepSpec& spec, TrainingGraph graph);
 
 }  // namespace tidemark

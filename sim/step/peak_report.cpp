@@ -26,9 +26,8 @@ Duration time_of(const StepProgram& program, const Scratch& scratch, std::uint32
 }
 
 // Returns the layers by what they hold, largest first.
-std::vector<std::pair<std::string, std::int64_t>> by_bytes(
-    const std::map<std::string, std::int64_t>& layers) {
-  std::vector<std::pair<std::string, std::int64_t>> sorted(layers.begin(), layers.end());
+std::vector<std::pair<std::string, Bytes>> by_bytes(const std::map<std::string, Bytes>& layers) {
+  std::vector<std::pair<std::string, Bytes>> sorted(layers.begin(), layers.end());
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
   return sorted;
@@ -53,13 +52,13 @@ PeakReport report_peak(const TrainingGraph& graph, const Compiled& compiled, con
   const std::vector<AllocationId> live = live_allocations(program, scratch, peak);
   report.by_role = bytes_by_role(program, live);
   const ModuleNames modules(graph);
-  std::map<std::string, std::int64_t> layers;
+  std::map<std::string, Bytes> layers;
   for (AllocationId allocation : live) {
     const std::string layer = names.layer_of(allocation);
     const StorageId storage = program.allocations[allocation].storage;
     const std::string_view module =
         storage.valid() ? modules.of(storage) : modules.of(names.made_by(allocation));
-    layers[std::string(module)] += program.allocations[allocation].bytes.count;
+    layers[std::string(module)] += program.allocations[allocation].bytes;
     if (report.largest.size() == largest) continue;
     const bool initial = names.is_initial(allocation);
     report.largest.push_back(

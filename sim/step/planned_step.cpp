@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "sim/program/lower.hpp"
+#include "sim/step/pass_checks.hpp"
 
 namespace tidemark {
 namespace planned_step_detail {
@@ -93,8 +94,9 @@ std::unique_ptr<PlannedStep> insert_and_carry(const PlanOnOrder& planned,
   step.order = run_pass(passes, "insert recomputation", [&] {
     return insert_recomputation(planned.graph, planned.order, planned.live, planned.plan);
   });
-  step.live = run_pass(passes, "liveness again",
-                       [&] { return analyze_liveness(planned.graph, step.order); });
+  step.live = run_pass(
+      passes, "liveness again", [&] { return analyze_liveness(planned.graph, step.order); },
+      [&](const Liveness& live) { check_liveness(planned.graph, step.order, live); });
   auto result = std::make_unique<PlannedStep>(std::move(step));
   std::vector<GapId> refused = carry_offloads(planned, result->step, result->movement);
   if (lost != nullptr) *lost = std::move(refused);

@@ -53,7 +53,7 @@ struct PeakReport {
   BytesByRole by_role{};  // sums to the live bytes at the peak
   // Largest first; what is in no layer by what it is, as "loss" or "inputs", "" where unknown. Of a
   // point that was read from a document only the largest.
-  std::vector<std::pair<std::string, std::int64_t>> by_layer;
+  std::vector<std::pair<std::string, Bytes>> by_layer;
   std::vector<LargestTensor> largest;
 };
 

@@ -88,10 +88,10 @@ TEST_SUITE("golden") {
       const PointResult r = simulate_text(gpt(4, policies)).result;
       REQUIRE(r.status == PointStatus::kFits);
       CHECK(sum_of(r.peak.by_role) == r.run.live.bytes);
-      std::int64_t layers = 0;
+      Bytes layers;
       for (const auto& [layer, bytes] : r.peak.by_layer)
         layers += bytes;
-      CHECK(layers == r.run.live.bytes.count);
+      CHECK(layers == r.run.live.bytes);
       Duration phases{};
       for (Duration d : r.run.phase)
         phases += d;

@@ -1,0 +1,46 @@
+// A model as it is trained: its training graph and what the graph holds and computes.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "graph/analysis/schedule.hpp"
+#include "graph/core/units.hpp"
+#include "graph/ir/training_graph.hpp"
+#include "sim/step/run_pass.hpp"
+
+namespace tidemark {
+
+// Blocks of a chunk, as the whole model numbers them.
+struct StageBlocks {
+  int first = 0;
+  int count = 0;
+};
+
+// A model with training, precision and rewrites applied: immutable, shared by all points that
+// agree on them.
+struct TrainedModel {
+  TrainingGraph training;
+  Bytes parameters;  // bytes held persistently by one rank
+  Bytes buffers;
+  Bytes inputs;
+  Bytes gradients;
+  Bytes optimizer_state;
+  Flops forward_flops;  // flops of one micro-batch
+  Flops step_flops;     // flops of all micro-batches, forward and backward, without recomputation
+  Elements parameter_count;  // of the whole model, each parameter once
+  Elements trainable_parameter_count;
+  std::vector<std::string> warnings;  // see training_warnings.hpp
+  std::vector<PassTime> passes;
+
+  // A pipeline's stage: its number, the blocks of its chunks, and its work in each step. Empty
+  // without a pipeline: the micro-batches run one after another.
+  int stage = 0;
+  std::vector<StageBlocks> chunks;
+  std::vector<ScheduledPart> work;
+  // All stages of a pipeline, of which the model itself is the first.
+  std::vector<std::shared_ptr<const TrainedModel>> stages;
+};
+
+}  // namespace tidemark
