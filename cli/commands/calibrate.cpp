@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <thread>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 

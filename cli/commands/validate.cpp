@@ -3,6 +3,7 @@
 #include <optional>
 #include <thread>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 

@@ -14,7 +14,7 @@ namespace tidemark {
 // Files in a chain in which each extends the next: so many, then the chain is an error.
 inline constexpr std::size_t kMaxExtends = 32;
 
-// Whether something is there. What cannot be asked about is not there: the reader that opens it
+// Whether something is there. What cannot be looked up is not there: the reader that opens it
 // says why.
 [[nodiscard]] bool path_exists(const std::filesystem::path& path);
 [[nodiscard]] bool is_file(const std::filesystem::path& path);  // a regular file

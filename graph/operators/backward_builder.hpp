@@ -62,7 +62,7 @@ class BackwardBuilder {
   [[nodiscard]] Tensor create_like(std::string_view name, const Tensor& like) {
     return create(name, like.shape, like.dtype);
   }
-  // Makes a tensor of forward that the node computes again, which no one keeps.
+  // Makes a tensor of forward that the node recomputes, which nothing keeps.
   [[nodiscard]] Tensor create_temporary(std::string_view name, const Shape& shape, DType dtype) {
     return tape_.create_temporary(name, shape, dtype);
   }

@@ -91,7 +91,7 @@ const PlanPolicy& megatron_selective_plan() {
   static constexpr PlanPolicy kPolicy{
       .name = "megatron_selective",
       .summary =
-          "computes the core of attention again, from the scores to the product with the values",
+          "recomputes the core of attention, from the scores to the product with the values",
       .source = megatron_selective_detail::kMegatronSource,
       .decode = [](const Decoder& /*d*/) -> PlanFunction {
         return chosen_from("megatron_selective", [](const RematProblem& problem) {

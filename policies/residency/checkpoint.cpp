@@ -253,7 +253,7 @@ std::size_t end_of_saving(const PolicyContext& context, const BlockRegion& segme
   return 0;
 }
 
-// Returns the operators of the segment's forward that run again.
+// Returns the operators of the segment's forward that are recomputed.
 std::vector<Position> recipe_of(const PolicyContext& context, const BlockRegion& segment,
                                 const std::vector<GapId>& dropped, bool stops_early) {
   const std::size_t end =

@@ -111,9 +111,9 @@ export class AddressMap {
     const {run, view} = this;
     const a = view.lifetime;
     if (a === null || !(this.offset[a] >= 0)) return;
-    const [born, dies] = [run.time[run.allocatedAt[a]], this.#timeOf(run.returns[a])];
-    if (dies < view.begin || born > view.end) return;
-    const [from, to] = [x(Math.max(born, view.begin)), x(Math.min(dies, view.end))];
+    const [allocated, freed] = [run.time[run.allocatedAt[a]], this.#timeOf(run.returns[a])];
+    if (freed < view.begin || allocated > view.end) return;
+    const [from, to] = [x(Math.max(allocated, view.begin)), x(Math.min(freed, view.end))];
     const [low, high] =
         [this.#y(this.offset[a]), this.#y(this.offset[a] + run.bytes[run.blockOf(a)])];
     context.strokeStyle = colourOf('ink');

@@ -335,10 +335,10 @@ export class MemoryChart {
   #showLifetime(u, note) {
     const {run, view} = this;
     const {ctx, bbox} = u;
-    const [born, dies] = run.lifetimeOf(view.lifetime);
-    const from = Math.max(u.valToPos(Math.max(born, view.begin), 'x', true), bbox.left);
-    const to = Math.min(u.valToPos(Math.min(dies, view.end), 'x', true), bbox.left + bbox.width);
-    if (dies < view.begin || born > view.end) return;
+    const [allocated, freed] = run.lifetimeOf(view.lifetime);
+    const from = Math.max(u.valToPos(Math.max(allocated, view.begin), 'x', true), bbox.left);
+    const to = Math.min(u.valToPos(Math.min(freed, view.end), 'x', true), bbox.left + bbox.width);
+    if (freed < view.begin || allocated > view.end) return;
     ctx.fillStyle = colourOf('accent');
     ctx.globalAlpha = 0.16;
     ctx.fillRect(from, bbox.top, Math.max(to - from, 1), bbox.height);
@@ -346,7 +346,7 @@ export class MemoryChart {
     ctx.fillRect(from, bbox.top, Math.max(to - from, 1), 3 * devicePixelRatio);
     const {name} = run.describeBlock(run.blockOf(view.lifetime));
     note(
-        `${name}: ${formatTime(dies - born)}`, (from + to) / 2, bbox.top + 12 * devicePixelRatio,
+        `${name}: ${formatTime(freed - allocated)}`, (from + to) / 2, bbox.top + 12 * devicePixelRatio,
         colourOf('accent'), 'center');
   }
 

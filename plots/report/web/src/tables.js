@@ -110,14 +110,14 @@ export class TensorTable {
     this.body.replaceChildren(...largestOf(run, live, this.rows).map((a) => {
       const block = run.describeBlock(run.blockOf(a));
       const role = roles[block.role];
-      const born = run.allocatedAt[a];
+      const allocated = run.allocatedAt[a];
       return make(
           'tr.marks', this.#marking(a), make('td.name', block.name),
           make('td.right', formatBytes(block.bytes)),
           make('td.right', formatShare(block.bytes, total)),
           make('td.keep', inkSwatch(role, run.summary.hatches), role.label),
           make('td.name', block.layer), make('td', block.madeBy || 'before the first step'),
-          make('td.right', block.madeBy ? run.when(run.time[born]) : '–'));
+          make('td.right', block.madeBy ? run.when(run.time[allocated]) : '–'));
     }));
     if (live.length === 0) {
       this.body.append(make(
@@ -341,7 +341,7 @@ export function layerRows(run) {
 function addRestored(run, lastStep, rowOf) {
   const c = run.columns;
   if (!run.restores) return;
-  const firstBirth = new Int32Array(run.bytes.length).fill(-1);
+  const firstAllocation = new Int32Array(run.bytes.length).fill(-1);
   const duration = new Map();  // of operators
   for (let i = 0; i < c['work.start'].length; ++i) {
     const operator = c['position.operator'][c['work.position'][i]];
@@ -352,8 +352,8 @@ function addRestored(run, lastStep, rowOf) {
   for (let a = 0; a < run.allocatedAt.length; ++a) {
     const point = run.allocatedAt[a];
     const block = run.block[point];
-    if (firstBirth[block] < 0) {
-      firstBirth[block] = point;
+    if (firstAllocation[block] < 0) {
+      firstAllocation[block] = point;
       continue;
     }
     const maker = c['block.operator'][block] - 1;

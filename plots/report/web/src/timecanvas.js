@@ -75,13 +75,13 @@ export class TimeCanvas {
     const context = fitCanvas(this.canvas, width, this.height);
     context.drawImage(this.painted.canvas, 0, 0, width, this.height);
     if (this.view.lifetime !== null) {
-      const [born, dies] = this.run.lifetimeOf(this.view.lifetime);
-      const from = Math.max(x(born), left);
+      const [allocated, freed] = this.run.lifetimeOf(this.view.lifetime);
+      const from = Math.max(x(allocated), left);
       context.fillStyle = colourOf('accent');
       context.globalAlpha = 0.16;
-      if (dies > begin && born < end) {
+      if (freed > begin && allocated < end) {
         context.fillRect(
-            from, this.inset, Math.max(Math.min(x(dies), left + inner) - from, 1),
+            from, this.inset, Math.max(Math.min(x(freed), left + inner) - from, 1),
             this.height - 2 * this.inset);
       }
       context.globalAlpha = 1;
