@@ -18,10 +18,10 @@ Terms by_block(const Terms& by_layer) {
   Terms terms;
   for (const auto& [key, names] : alike) {
     const auto count = static_cast<std::int64_t>(names.size());
-    terms.emplace_back(count == 1 ? names.front()
-                                  : fmt::format("{} ({} of {} each)", key.first, count,
-                                                format_bytes(key.second)),
-                       key.second * count);
+    terms.emplace_back(
+        count == 1 ? names.front()
+                   : fmt::format("{} ({} of {} each)", key.first, count, format_bytes(key.second)),
+        key.second * count);
   }
   std::stable_sort(terms.begin(), terms.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });

@@ -90,8 +90,7 @@ const PolicyEntry& megatron_selective_entry() {
 const PlanPolicy& megatron_selective_plan() {
   static constexpr PlanPolicy kPolicy{
       .name = "megatron_selective",
-      .summary =
-          "recomputes the core of attention, from the scores to the product with the values",
+      .summary = "recomputes the core of attention, from the scores to the product with the values",
       .source = megatron_selective_detail::kMegatronSource,
       .decode = [](const Decoder& /*d*/) -> PlanFunction {
         return chosen_from("megatron_selective", [](const RematProblem& problem) {

@@ -345,7 +345,8 @@ report: {dir: out, formats: [json]}
     CHECK(refusal_with("report: {formats: [pdf]}\n")
               .ends_with("there is no format 'pdf'; svg writes each picture as PDF, too"));
     CHECK(refusal_with("report: {formats: [movie]}\n")
-              .ends_with("formats: csv, json, html, chrome_trace, torch_snapshot, svg, perfetto, sqlite"));
+              .ends_with(
+                  "formats: csv, json, html, chrome_trace, torch_snapshot, svg, perfetto, sqlite"));
     // A bare name of a GPU has no count: the place is that of the name.
     CHECK(refusal_with("policies: [tensor_parallel: {size: 7}]\n")
               .find("hardware.count: 1 GPU cannot be divided into tensor 7") != std::string::npos);
