@@ -1,7 +1,6 @@
 #include "cli/output/reports.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "cli/output/html_page.hpp"
 #include "cli/output/output_folder.hpp"
 #include "cli/text/console.hpp"
+#include "scenarios/results/charted_points.hpp"
 
 namespace tidemark {
 namespace reports_detail {
@@ -90,7 +90,8 @@ struct PointsReport::Collected {
   std::mutex mutex;
   std::unique_ptr<OutputFolder> output;        // made as soon as there is something to write
   std::map<std::size_t, NamedFigure> figures;  // by point
-  std::map<std::size_t, PointCharts> charts;   // for the first kChartedPoints that were built
+  ChartCandidates candidates{kChartedPoints};
+  std::map<std::size_t, PointCharts> charts;  // of the candidates
 };
 
 PointsReport::PointsReport(ReportFiles files)
@@ -116,21 +117,16 @@ void PointsReport::add(std::size_t index, const SimulatedPoint& point) {
     all.figures[index] = {point_label(point.result, index + 1),
                           figure_of(*point.detail, files_.reproduce)};
   }
-  const bool first = all.charts.size() < kChartedPoints || index < all.charts.rbegin()->first;
-  if (!files_.wants("html") || !first) return;
-  all.charts[index] = charts_of(*point.detail);
-  if (all.charts.size() > kChartedPoints) all.charts.erase(std::prev(all.charts.end()));
+  if (!files_.wants("html")) return;
+  for (const std::size_t replaced : all.candidates.add(index, point.result))
+    all.charts.erase(replaced);
+  if (all.candidates.is_candidate(index)) all.charts[index] = charts_of(*point.detail);
 }
 
 std::vector<std::size_t> PointsReport::without_charts(std::span<const PointResult> points) const {
-  std::vector<std::size_t> missing;
-  std::size_t built = 0;
-  if (files_.folder.empty() || !files_.wants("html")) return missing;
-  for (std::size_t i = 0; i < points.size() && built < kChartedPoints; ++i) {
-    if (points[i].status == PointStatus::kError) continue;
-    ++built;
-    if (!collected_->charts.contains(i)) missing.push_back(i);
-  }
+  if (files_.folder.empty() || !files_.wants("html")) return {};
+  std::vector<std::size_t> missing = charted_points(points, kChartedPoints);
+  std::erase_if(missing, [&](std::size_t i) { return collected_->charts.contains(i); });
   return missing;
 }
 
@@ -149,8 +145,10 @@ void PointsReport::write(std::span<const PointResult> points) {
   }
   if (files_.wants("html")) {
     HtmlPage page(points, files_.reproduce);
-    for (auto& [index, charts] : all.charts)
-      page.add_charts(index, std::move(charts));
+    for (const std::size_t i : charted_points(points, kChartedPoints)) {
+      const auto charts = all.charts.find(i);
+      if (charts != all.charts.end()) page.add_charts(i, std::move(charts->second));
+    }
     page.write(output.add("report.html"));
   }
   output.commit_replacing();
