@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/commands/option_values.hpp"
 #include "cli/commands/scenario_input.hpp"
 #include "cli/text/console.hpp"
 
@@ -17,6 +18,7 @@ struct RunCommand {
   static constexpr const char* kName = "run";
   CLI::App* app = nullptr;
   ScenarioInput input;
+  PlotOption plots;
   std::string folder;
   bool json = false;
   bool chart = false;     // draws charts for many points, too
@@ -32,6 +34,7 @@ struct SweepCommand {
   CLI::App* app = nullptr;
   CLI::App* merge = nullptr;
   ScenarioInput input;
+  PlotOption plots;
   std::string folder;
   std::string shard;  // "0/3"; empty: all
   bool resume = false;

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "graph/core/decoder.hpp"
@@ -28,6 +29,23 @@ std::size_t place_of_name(std::string_view option, const std::string& name,
   if (hint.empty()) hint = fmt::format("; choose from {}", fmt::join(known, ", "));
   refuse_option(option,
                 fmt::format("there is no {} {}{}", option, tidemark::quoted_excerpt(name), hint));
+}
+
+void PlotOption::attach(CLI::App& command) {
+  command
+      .add_option("--plot", texts,
+                  "draw a figure over a swept key into DIR/plot.svg, a line for each value of "
+                  "another: x=training.sequence,y=memory.device_used,by=hardware")
+      ->type_name("x=KEY,y=FIGURE[,by=KEY]")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+std::vector<std::string> PlotOption::words() const {
+  std::vector<std::string> words;
+  for (const std::string& text : texts)
+    words.insert(words.end(), {"--plot", text});
+  return words;
 }
 
 }  // namespace tidemark

@@ -8,6 +8,11 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <vector>
+
+namespace CLI {
+class App;
+}
 
 namespace tidemark {
 
@@ -41,5 +46,14 @@ template <class T, class Accepts>
   if (error == std::errc() && stop == end && accepts(value)) return value;
   refuse_value(option, expected, text);
 }
+
+// --plot: pictures of a figure over a swept key.
+struct PlotOption {
+  std::vector<std::string> texts;  // as they are given, see parse_plot()
+
+  void attach(CLI::App& command);
+  // Returns them as words of the command line.
+  [[nodiscard]] std::vector<std::string> words() const;
+};
 
 }  // namespace tidemark

@@ -166,11 +166,13 @@ int run_many(const std::vector<Value>& documents, const Environment& environment
   std::deque<ReportGroup> groups;
   std::vector<ReportGroup*> of_document;
   of_document.reserve(documents.size());
+  const std::vector<PlotRequest> plots =
+      parse_plots(command.plots.texts, documents, command.folder);
   for (const Value& document : documents) {
-    of_document.push_back(&group_of(
-        groups,
-        report_files(document, command.folder, environment, command.input.reproduce(command.kName)),
-        console));
+    ReportFiles files = report_files(document, command.folder, environment,
+                                     command.input.reproduce(command.kName, command.plots.words()));
+    files.plots = plots;
+    of_document.push_back(&group_of(groups, std::move(files), console));
   }
   const bool draws = command.chart && !command.json;
   TerminalCharts charts(console);
@@ -220,6 +222,7 @@ void RunCommand::attach(CLI::App& parent) {
          "-o,--output", folder,
          "write results.json, results.csv, timeline.csv and what `report` lists into this folder")
       ->type_name("DIR");
+  plots.attach(*app);
   app->add_flag("--json", json, "print the result document and nothing else");
   app->add_option("-j,--threads", threads, "points that run at the same time (default: all cores)")
       ->type_name("N")
@@ -240,6 +243,8 @@ int RunCommand::execute(const Console& console) const {
                     "is a study of one scenario; run its file on its own");
   }
   const bool one = documents.size() == 1 && sweep_points(documents.front()).size() == 1;
+  if (one)
+    static_cast<void>(parse_plots(plots.texts, documents, folder));  // one point has no sweep
   return one ? run_detail::run_one(documents.front(), environment, *this, console)
              : run_detail::run_many(documents, environment, *this, console);
 }

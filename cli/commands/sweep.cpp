@@ -134,6 +134,7 @@ Exit codes: 0 every point was evaluated; 2 bad input; 3 internal error.)");
   app->add_option("--shard", shard, "only every N-th point, counted from 0")
       ->type_name("I/N")
       ->default_str("of the Slurm array's task, else all points");
+  plots.attach(*app);
   app->add_flag("--resume", resume, "take over the points that DIR has already");
   app->add_flag(
       "--smallest-capacity", smallest_capacity,
@@ -189,6 +190,8 @@ int SweepCommand::execute(const Console& console) const {
   const Environment environment = input.environment(console);
   const Value document = input.load().front();
   check_writable(folder);
+  const std::vector<PlotRequest> requests =
+      parse_plots(plots.texts, std::span(&document, 1), folder);
   SweepIdentity sweep = sweep_identity(document, environment, input.plugins, part);
   sweep.published = published_of(std::span(&document, 1));
   const SweepLock lock(folder, sweep, part);
@@ -201,8 +204,10 @@ int SweepCommand::execute(const Console& console) const {
   for (std::size_t i = 0; i < wanted.size(); ++i)
     wanted[i] = wanted[i] && !known[i];
   SweepJournal journal(folder, sweep, part, known);
-  PointsReport report(
-      sweep_detail::sweep_files(part.count == 1 ? folder : "", input.reproduce(kName)));
+  ReportFiles files = sweep_detail::sweep_files(part.count == 1 ? folder : "",
+                                                input.reproduce(kName, plots.words()));
+  files.plots = requests;
+  PointsReport report(std::move(files));
   PointsListener listener;
   listener.finished = [&](std::size_t i, const PointResult& point) { journal.add(i, point); };
   if (report.wants_detail()) {

@@ -136,6 +136,10 @@ void PointsReport::write(std::span<const PointResult> points) {
   if (all.output == nullptr) all.output = std::make_unique<OutputFolder>(files_.folder);
   OutputFolder& output = *all.output;
   reports_detail::add_results(output, files_, points);
+  for (std::size_t p = 0; p < files_.plots.size(); ++p) {
+    const std::string stem = p == 0 ? "plot" : fmt::format("plot-{}", p + 1);
+    add_swept_plot(output, stem, files_.plots[p], points, files_.reproduce);
+  }
   if (files_.wants("svg")) {
     std::vector<NamedFigure> overlaid;
     for (auto& [index, figure] : all.figures)
@@ -153,6 +157,16 @@ void PointsReport::write(std::span<const PointResult> points) {
   }
   output.commit_replacing();
   say_written(output);
+}
+
+std::vector<PlotRequest> parse_plots(const std::vector<std::string>& texts,
+                                     std::span<const Value> documents, const std::string& folder) {
+  if (!texts.empty() && folder.empty())
+    throw UserError("--plot: a picture needs a folder; give -o DIR, too");
+  std::vector<PlotRequest> plots;
+  for (const std::string& text : texts)
+    plots.push_back(parse_plot(text, documents));
+  return plots;
 }
 
 void say_written(const OutputFolder& output) {

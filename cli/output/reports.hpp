@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/output/formats.hpp"
+#include "cli/output/swept_plot.hpp"
 #include "scenarios/results/peak_terms.hpp"
 #include "scenarios/studies/simulate_point.hpp"
 #include "scenarios/studies/simulate_points.hpp"
@@ -20,8 +21,9 @@ struct ReportFiles {
   std::string folder;  // folder; empty: none
   // Names of report_formats().
   std::vector<std::string> formats{"json", "csv"};
-  bool listed = false;    // whether the scenario lists them
-  std::string reproduce;  // the line that says how to make the pictures again; empty: none
+  bool listed = false;             // whether the scenario lists them
+  std::vector<PlotRequest> plots;  // pictures of figures over swept keys
+  std::string reproduce;           // the line that says how to make the pictures again; empty: none
 
   [[nodiscard]] bool wants(std::string_view format) const;
   // Returns the wanted formats that have files about each run, the only one or one of several.
@@ -32,6 +34,11 @@ struct ReportFiles {
 // Chooses the folder, -o before the document's report.dir, and the formats. Throws UserError.
 [[nodiscard]] ReportFiles report_files(const Value& document, const std::string& output_option,
                                        const Environment& environment, std::string reproduce);
+
+// Reads the requests of --plot, see parse_plot(). Throws UserError where there is no folder, too.
+[[nodiscard]] std::vector<PlotRequest> parse_plots(const std::vector<std::string>& texts,
+                                                   std::span<const Value> documents,
+                                                   const std::string& folder);
 
 // Writes all files or none, and says which; nothing when there is no folder. Files that an earlier
 // report has left in the folder, and that this one does not write, are removed. Throws UserError.

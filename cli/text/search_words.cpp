@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/text/figure_unit.hpp"
 #include "cli/text/override_words.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
@@ -32,38 +33,12 @@ std::string setting_of(const PointResult& point) {
   return changes.empty() ? point.name : changes;
 }
 
-enum class Unit : std::uint8_t { kNone, kBytes, kSeconds };
-
-// Returns the unit of a figure of the result document or of the device.
-Unit unit_of(std::string_view figure) {
-  const std::string_view last = figure.substr(figure.rfind('.') + 1);
-  if (figure.starts_with("hardware."))
-    return last == "capacity" || last == "memory" ? Unit::kBytes : Unit::kNone;
-  if (figure == "memory.peak.time") return Unit::kSeconds;
-  const bool counts = figure.starts_with("memory.allocator.") || figure == "memory.peak.step";
-  if (figure.starts_with("memory.")) return counts ? Unit::kNone : Unit::kBytes;
-  const bool share = last == "hidden_transfer_share" || figure.starts_with("time.breakdown.");
-  return figure.starts_with("time.") && !share ? Unit::kSeconds : Unit::kNone;
-}
-
-// Returns the unit of an expression, or of a difference of its sides: that of its figures, if it
-// has one on each side and only numbers beside them.
-Unit unit_of(const Expression& expression) {
-  const std::vector<std::string>& names = expression.names();
-  const std::string& text = expression.text();
-  const bool compares = text.find_first_of("<>") != std::string::npos;
-  if (names.empty() || names.size() > (compares ? 2 : 1) || text.find('/') != std::string::npos)
-    return Unit::kNone;
-  const Unit unit = unit_of(std::string_view(names.front()));
-  return unit_of(std::string_view(names.back())) == unit ? unit : Unit::kNone;
-}
-
 std::string value_text(const Expression& expression, double value) {
   constexpr double kMost = 1e18;  // what fits into 64 bits with room to spare
-  const Unit unit = std::abs(value) < kMost ? unit_of(expression) : Unit::kNone;
-  if (unit == Unit::kBytes) return format_bytes(Bytes(static_cast<std::int64_t>(value)));
+  const FigureUnit unit = std::abs(value) < kMost ? unit_of(expression) : FigureUnit::kNone;
+  if (unit == FigureUnit::kBytes) return format_bytes(Bytes(static_cast<std::int64_t>(value)));
   // Below a microsecond a duration has too few digits to compare.
-  if (unit == Unit::kSeconds && std::abs(value) >= 1e-6 && std::abs(value) < 1e9) {
+  if (unit == FigureUnit::kSeconds && std::abs(value) >= 1e-6 && std::abs(value) < 1e9) {
     return format_duration(
         std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value)));
   }

@@ -75,23 +75,6 @@ FigureLookup figures_of(const goal_detail::Json& entry, const std::vector<Figure
 namespace goal_detail {
 namespace {
 
-// Returns every figure of a point's entry that is a number whatever the scenario.
-std::vector<std::string> known_names(const std::vector<Figure>& device) {
-  PointResult point;
-  point.status = PointStatus::kFits;
-  point.samples = 1;  // time.per_sample and time.per_token are numbers
-  point.tokens = 1;
-  for (const Figure& figure : device) {
-    if (figure.path == "price") point.cost.price = 0;
-    if (figure.path == "power.watts") point.cost.joules = 0;
-  }
-  std::vector<std::string> names;
-  add_number_names(result_document(std::span(&point, 1)).at("points").at(0), "", names);
-  for (const Figure& figure : device)
-    names.push_back(std::string(kHardware) + figure.path);
-  return names;
-}
-
 Expression decode_expression(const Value& value, const std::string& path, bool comparison,
                              const std::vector<std::string>& known) {
   const auto fail = [&](const std::string& problem) {
@@ -140,13 +123,30 @@ std::vector<Expression> decode_objectives(const Decoder& d, const Value& given, 
 }  // namespace
 }  // namespace goal_detail
 
+std::vector<std::string> figure_names(const std::vector<Figure>& device) {
+  PointResult point;
+  point.status = PointStatus::kFits;
+  point.samples = 1;  // time.per_sample and time.per_token are numbers
+  point.tokens = 1;
+  for (const Figure& figure : device) {
+    if (figure.path == "price") point.cost.price = 0;
+    if (figure.path == "power.watts") point.cost.joules = 0;
+  }
+  std::vector<std::string> names;
+  goal_detail::add_number_names(result_document(std::span(&point, 1)).at("points").at(0), "",
+                                names);
+  for (const Figure& figure : device)
+    names.push_back(std::string(goal_detail::kHardware) + figure.path);
+  return names;
+}
+
 Goal decode_goal(const Value& scenario, const std::vector<Figure>& device) {
   Goal goal;
   const Value* given = scenario.find("goal");
   if (given == nullptr || given->is_null()) return goal;
   const Decoder d(*given, "goal");
   if (!given->is_mapping()) d.fail("expected {minimize: FIGURE, subject_to: [...]}");
-  const std::vector<std::string> known = goal_detail::known_names(device);
+  const std::vector<std::string> known = figure_names(device);
   const bool minimize = d.has("minimize");
   if (minimize == d.has("maximize")) {
     d.fail(

@@ -28,6 +28,9 @@ namespace tidemark {
 [[nodiscard]] FigureLookup figures_of(const nlohmann::ordered_json& entry,
                                       const std::vector<Figure>& device);
 
+// Returns the figures that every point has, with those of the device: what a goal may name.
+[[nodiscard]] std::vector<std::string> figure_names(const std::vector<Figure>& device);
+
 struct Goal {
   bool maximize = true;  // every objective, or minimise every one
   std::vector<Expression> objectives{Expression("throughput.samples_per_second", false)};

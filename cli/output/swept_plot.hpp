@@ -1,0 +1,30 @@
+// Pictures of a figure over a swept key, as --plot asks for them.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cli/output/output_folder.hpp"
+#include "scenarios/read/expression.hpp"
+#include "scenarios/read/scenario.hpp"
+#include "sim/step/point_result.hpp"
+
+namespace tidemark {
+
+// x=training.sequence,y=memory.device_used,by=hardware
+struct PlotRequest {
+  std::string x;   // a swept key with numbers
+  std::string by;  // a swept key whose values have a line each; empty: all others together
+  Expression y;    // of figures of the result document
+};
+
+// Reads --plot, and holds it against the documents whose points are drawn. Throws UserError: keys
+// that no sweep changes, values of x that are no numbers, figures that there are not.
+[[nodiscard]] PlotRequest parse_plot(const std::string& text, std::span<const Value> documents);
+
+// Adds STEM.svg, STEM.pdf and STEM.svg.csv. `reproduce` is the line below the picture.
+void add_swept_plot(OutputFolder& output, const std::string& stem, const PlotRequest& request,
+                    std::span<const PointResult> points, const std::string& reproduce);
+
+}  // namespace tidemark

@@ -1,0 +1,92 @@
+// --plot: a figure over a swept key.
+#include <string>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/command_runner.hpp"
+
+namespace tidemark::testing::plot_option_test {
+namespace {
+
+constexpr const char* kSweep =
+    "{model: {preset: gpt2, layers: 2}, hardware: v100-sxm-16gb, training: {micro_batch: 4}, "
+    "sweep: {matrix: {training.sequence: [128, 256, 512], hardware: [v100-sxm-16gb, "
+    "a100-sxm-40gb], policies: [[], [checkpoint_every: {period: 1}]]}}}";
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_SUITE("unit") {
+  TEST_CASE("a figure is drawn over a swept key, with its numbers beside it") {
+    const Workspace workspace;
+    workspace.write("s.yaml", kSweep);
+    const Outcome outcome = workspace.run(
+        "run s.yaml -o out --json --plot x=training.sequence,y=memory.device_used --plot "
+        "x=training.sequence,y='1e3 / throughput.tokens_per_second'");
+    REQUIRE(outcome.code == 0);
+    const auto points = nlohmann::json::parse(outcome.out).at("points");
+    std::string expected = "line,training.sequence,memory.device_used,fits\n";
+    for (const auto& point : points) {
+      const bool plain = point.at("overrides").at("policies").empty();
+      expected += fmt::format("\"{}, {}\",{},{},true\n",
+                              point.at("overrides").at("hardware").get<std::string>(),
+                              plain ? "no policy" : "checkpoint_every(period 1)",
+                              point.at("overrides").at("training.sequence").get<int>(),
+                              point.at("memory").at("device_used").get<std::int64_t>());
+    }
+    CHECK(workspace.read("out/plot.svg.csv") == expected);
+    const std::string svg = workspace.read("out/plot.svg");
+    CHECK(contains(svg, "memory.device_used"));
+    CHECK(contains(svg, "--plot"));  // how to make it again
+    CHECK(workspace.exists("out/plot.pdf"));
+    CHECK(contains(workspace.read("out/plot-2.svg.csv"),
+                   "line,training.sequence,1e3 / throughput.tokens_per_second,fits\n"));
+  }
+
+  TEST_CASE("a sweep draws one line for each value of another key, and crosses what fails") {
+    const Workspace workspace;
+    workspace.write("s.yaml",
+                    "{model: {preset: gpt2, layers: 2}, hardware: v100-sxm-16gb, sweep: {matrix: "
+                    "{training.micro_batch: {from: 8, to: 64, times: 2}, hardware: "
+                    "[v100-sxm-16gb, v100-sxm-32gb]}}}");
+    REQUIRE(workspace
+                .run("sweep s.yaml -o out --plot "
+                     "x=training.micro_batch,y=memory.device_used,by=hardware")
+                .code == 0);
+    const std::string csv = workspace.read("out/plot.svg.csv");
+    CHECK(contains(csv, "v100-sxm-16gb,8,"));
+    CHECK(contains(csv, ",false\n"));
+    CHECK(contains(workspace.read("out/plot.svg"), "does not fit"));
+  }
+
+  TEST_CASE("mistakes in --plot are said before anything is simulated") {
+    const Workspace workspace;
+    workspace.write("s.yaml", kSweep);
+    const auto refused = [&](const std::string& plot, const std::string& part,
+                             const std::string& more = "-o out") {
+      const Outcome outcome = workspace.run(fmt::format("run s.yaml {} --plot {}", more, plot));
+      CAPTURE(outcome.err);
+      CHECK(outcome.code == 2);
+      CHECK(contains(outcome.err, part));
+      CHECK_FALSE(workspace.exists("out"));
+    };
+    refused("x=training.sequence", "--plot: expected x=KEY,y=FIGURE,by=KEY");
+    refused("x=training.sequence,z=3", "expected x=KEY,y=FIGURE,by=KEY, found 'z=3'");
+    refused("x=training.sequence,x=a,y=time.step", "x is given twice");
+    refused("x=training.sequences,y=time.step",
+            "no sweep changes 'training.sequences'; swept are "
+            "hardware, policies, training.sequence");
+    refused("x=training.sequence,y=time.stp", "there is no figure 'time.stp'; did you mean");
+    refused("x=hardware,y=time.step", "x=hardware: its values are no numbers");
+    refused("x=training.sequence,y=time.step,by=hardware", "which differ in policies");
+    refused("x=training.sequence,y=time.step", "give -o DIR", "");
+    refused("x=training.sequence,y=time.step", "no sweep changes", "-s sweep=null -o out");
+  }
+}
+
+}  // namespace tidemark::testing::plot_option_test
