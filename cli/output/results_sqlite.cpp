@@ -1,13 +1,18 @@
 #include "cli/output/results_sqlite.hpp"
 
+#include <cmath>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "graph/core/errors.hpp"
+#include "scenarios/results/document_json.hpp"
 #include "scenarios/results/results_csv.hpp"
 
 #ifdef TIDEMARK_SQLITE
@@ -22,7 +27,7 @@ namespace results_sqlite_detail {
 namespace {
 
 constexpr std::string_view kTables = R"(
-CREATE TABLE overrides(point INTEGER, key TEXT, value NUMERIC, PRIMARY KEY(point, key))
+CREATE TABLE overrides(point INTEGER, key TEXT, value, PRIMARY KEY(point, key))
   WITHOUT ROWID;
 CREATE TABLE peaks(point INTEGER, role TEXT, bytes INTEGER, PRIMARY KEY(point, role))
   WITHOUT ROWID;
@@ -47,7 +52,7 @@ CREATE VIEW front AS
     WHERE of_faster IS NULL OR device_used < of_faster)
   ORDER BY samples_per_second DESC;
 CREATE VIEW does_not_fit AS
-  SELECT *, smallest_capacity - capacity AS missing FROM settings
+  SELECT *, NULLIF(smallest_capacity, 0) - capacity AS missing FROM settings
   WHERE status <> 'fits' ORDER BY point;
 CREATE VIEW at_the_peak AS
   SELECT point, role, bytes, CAST(bytes AS REAL) / peak_live AS share
@@ -57,6 +62,8 @@ CREATE VIEW layers_at_the_peak AS
   FROM layers JOIN points USING(point) ORDER BY point, bytes DESC;
 )";
 
+constexpr double kExact = 9e15;  // integers below it have a double of their own
+
 // Returns a name as SQL quotes it.
 std::string sql_name(std::string_view name) {
   std::string text = "\"";
@@ -64,6 +71,16 @@ std::string sql_name(std::string_view name) {
     text += c == '"' ? std::string("\"\"") : std::string(1, c);
   return text + '"';
 }
+
+// A value of a row: a text, which is a number where the column's type makes it one, or a number.
+struct Cell {
+  // NOLINTNEXTLINE(google-explicit-constructor): rows are lists of texts
+  Cell(std::string value) : text(std::move(value)) {}
+  Cell(std::string value, double as_number) : text(std::move(value)), number(as_number) {}
+
+  std::string text;  // empty: null
+  std::optional<double> number;
+};
 
 class Database {
  public:
@@ -79,7 +96,7 @@ class Database {
   }
 
   // Adds a row; the columns' types make numbers of texts. Empty texts are null.
-  void insert(std::string_view table, const std::vector<std::string>& row) {
+  void insert(std::string_view table, const std::vector<Cell>& row) {
     if (table != table_) {
       std::string marks;
       for (std::size_t i = 0; i < row.size(); ++i)
@@ -92,11 +109,17 @@ class Database {
     }
     for (std::size_t i = 0; i < row.size(); ++i) {
       const int column = static_cast<int>(i) + 1;
-      if (row[i].empty()) {
+      const std::string& text = row[i].text;
+      if (text.empty()) {
         check(sqlite3_bind_null(insert_.get(), column));
+      } else if (row[i].number) {
+        const double number = *row[i].number;
+        check(number == std::floor(number) && std::abs(number) < kExact
+                  ? sqlite3_bind_int64(insert_.get(), column, static_cast<sqlite3_int64>(number))
+                  : sqlite3_bind_double(insert_.get(), column, number));
       } else {
-        check(sqlite3_bind_text(insert_.get(), column, row[i].data(),
-                                static_cast<int>(row[i].size()), SQLITE_STATIC));
+        check(sqlite3_bind_text(insert_.get(), column, text.data(), static_cast<int>(text.size()),
+                                SQLITE_STATIC));
       }
     }
     const int status = sqlite3_step(insert_.get());
@@ -136,6 +159,7 @@ std::string points_table() {
 std::string settings_view(std::span<const PointResult> points) {
   std::string keys;
   for (const std::string& key : overridden_keys(points)) {
+    if (key == "name") continue;  // it is a column of the points
     std::string text;
     for (const char c : key)
       text += c == '\'' ? std::string("''") : std::string(1, c);
@@ -143,23 +167,29 @@ std::string settings_view(std::span<const PointResult> points) {
         ", (SELECT value FROM overrides o WHERE o.point = p.point AND o.key = '{}') AS {}", text,
         sql_name(key));
   }
-  return fmt::format("CREATE VIEW settings AS SELECT p.point{}, p.* FROM points p;", keys);
+  std::string columns = ", p.name, p.status";
+  for (const ResultColumn& column : result_columns())
+    columns += fmt::format(", p.{}", sql_name(column.name));
+  return fmt::format("CREATE VIEW settings AS SELECT p.point{}{}, p.reason FROM points p;", keys,
+                     columns);
 }
 
 void insert_all(Database& database, std::span<const PointResult> points) {
   for (std::size_t i = 0; i < points.size(); ++i) {
     const PointResult& point = points[i];
-    std::vector<std::string> row{fmt::to_string(i + 1), point.name,
-                                 std::string(name_of(point.status))};
+    std::vector<Cell> row{fmt::to_string(i + 1), point.name, std::string(name_of(point.status))};
     for (const ResultColumn& column : result_columns())
-      row.push_back(point.status == PointStatus::kError ? std::string() : column.text(point));
-    row.push_back(failure_reason(point));
+      row.emplace_back(point.status == PointStatus::kError ? std::string() : column.text(point));
+    row.emplace_back(failure_reason(point));
     database.insert("points", row);
   }
   for (std::size_t i = 0; i < points.size(); ++i) {
     for (const Override& change : points[i].overrides) {
+      const std::string text = override_text(points[i], change.key);
+      const nlohmann::ordered_json value = to_json(change.value);
       database.insert("overrides",
-                      {fmt::to_string(i + 1), change.key, override_text(points[i], change.key)});
+                      {fmt::to_string(i + 1), change.key,
+                       value.is_number() ? Cell(text, value.get<double>()) : Cell(text)});
     }
   }
   for (std::size_t i = 0; i < points.size(); ++i) {

@@ -96,7 +96,7 @@ std::string line_of(const PointResult& point, const PlotRequest& request) {
 
 std::optional<double> figure_of(const PointResult& point, const Expression& figure) {
   if (point.status == PointStatus::kError) return std::nullopt;
-  const auto entry = result_document(std::span(&point, 1)).at("points").at(0);
+  const auto entry = result_entry(point);
   const std::vector<Figure> device;
   const FigureLookup look_up = figures_of(entry, device);
   const double value = figure.value([&](std::string_view name) {

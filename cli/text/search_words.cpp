@@ -20,17 +20,23 @@ namespace tidemark {
 namespace search_words_detail {
 namespace {
 
+std::string setting_of(const PointResult& point) {
+  const std::string changes = changes_in_words(point, {.whole_keys = true, .with_name = true});
+  return changes.empty() ? point.name : changes;
+}
+
 std::string setting_of(const ExcludedPoint& point) {
   PointResult named;
   named.name = point.name;
   named.overrides = point.overrides;
-  const std::string changes = changes_in_words(named, {.whole_keys = true, .with_name = true});
-  return changes.empty() ? point.name : changes;
+  return setting_of(named);
 }
 
-std::string setting_of(const PointResult& point) {
-  const std::string changes = changes_in_words(point, {.whole_keys = true, .with_name = true});
-  return changes.empty() ? point.name : changes;
+// Returns the points that were simulated, those that could not be built left out.
+std::size_t simulated(const SearchResult& found) {
+  return static_cast<std::size_t>(std::count_if(
+      found.points.begin(), found.points.end(),
+      [](const SearchPoint& point) { return point.result.status != PointStatus::kError; }));
 }
 
 std::string value_text(const Expression& expression, double value) {
@@ -100,9 +106,9 @@ struct LeftOut {
   std::size_t count = 0;
 
   void add(const SearchPoint& point, const Goal& goal, std::size_t most) {
-    if (count++ < most)
-      lines.push_back(
-          fmt::format("    {}: {}\n", setting_of(point.result), breaches_of(point, goal)));
+    if (count++ >= most) return;
+    lines.push_back(
+        fmt::format("    {}: {}\n", setting_of(point.result), breaches_of(point, goal)));
   }
   [[nodiscard]] std::string text() const {
     std::string all = fmt::format("{}", fmt::join(lines, ""));
@@ -165,7 +171,7 @@ std::string not_compared(const SearchResult& found) {
   }
   std::string text;
   if (!faulty.empty()) {
-    text += fmt::format("  {} of {} cannot be simulated: {}\n", faulty.size(), found.points.size(),
+    text += fmt::format("  {} of {} cannot be simulated: {}\n", faulty.size(), found.space(),
                         first_of(faulty));
   }
   if (!without.empty()) {
@@ -212,7 +218,8 @@ std::string not_simulated(const SearchResult& found) {
     text += '\n';
     if (!constraint && by_smaller > 0) {
       text += fmt::format(
-          "    {} of them, as the same point does not fit with a smaller micro-batch or sequence\n",
+          "    {} of them are taken not to, as they do not with a smaller micro-batch or "
+          "sequence\n",
           by_smaller);
     }
   }
@@ -221,8 +228,10 @@ std::string not_simulated(const SearchResult& found) {
 
 std::string none_will_do(const SearchResult& found, std::size_t fit, std::size_t most) {
   const Goal& goal = found.goal;
-  if (found.points.empty()) return not_simulated(found);
-  std::string text = fmt::format("  none of them will do: {} of {} fit", fit, found.points.size());
+  if (simulated(found) == 0) return not_compared(found) + not_simulated(found);
+  std::string text = fmt::format("  none of {} will do: {} of {} fit",
+                                 found.excluded.empty() ? "them" : "those that were simulated", fit,
+                                 simulated(found));
   for (std::size_t c = 0; c < goal.subject_to.size(); ++c) {
     std::size_t hold = 0;
     for (const SearchPoint& point : found.points) {
@@ -252,12 +261,11 @@ std::string verdict_of(const SearchResult& found, std::size_t most, bool colour)
                     [](const auto& point) { return point.result.status == PointStatus::kFits; }));
   std::string text = fmt::format("\n{} {} over {} points, ", goal.maximize ? "largest" : "smallest",
                                  search_words_detail::objectives_of(goal), found.space());
-  if (found.points.empty()) {
-    text += "of which none was simulated\n";
-  } else if (found.excluded.empty()) {
+  if (found.excluded.empty()) {
     text += fmt::format("of which {} fit\n", fit);
   } else {
-    text += fmt::format("{} simulated, of which {} fit\n", found.points.size(), fit);
+    text +=
+        fmt::format("{} simulated, of which {} fit\n", search_words_detail::simulated(found), fit);
   }
   if (found.front.empty()) return text + search_words_detail::none_will_do(found, fit, most);
   // One objective has one answer: those that are as good come after it in the table.

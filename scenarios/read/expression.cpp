@@ -187,16 +187,26 @@ FigureRange range_of(std::initializer_list<double> bounds) {
   return {.least = least, .most = most};
 }
 
+// Returns the range of an operation that rises or falls in each of its sides: its ends are among
+// those of the ends, rounded as the operation itself is. Nothing times whatever a figure may be is
+// nothing, and so is the quotient of two figures without an end, beside the other ends.
+template <class Operation>
+FigureRange range_of_ends(FigureRange a, FigureRange b, const Operation& operation) {
+  const auto end = [&](double x, double y) {
+    const double value = operation(x, y);
+    return std::isnan(value) && !std::isnan(x) && !std::isnan(y) ? 0 : value;
+  };
+  return range_of(
+      {end(a.least, b.least), end(a.least, b.most), end(a.most, b.least), end(a.most, b.most)});
+}
+
 FigureRange product_of(FigureRange a, FigureRange b) {
-  // Nothing times whatever a figure may be is nothing.
-  const auto times = [](double x, double y) { return x == 0 || y == 0 ? 0 : x * y; };
-  return range_of({times(a.least, b.least), times(a.least, b.most), times(a.most, b.least),
-                   times(a.most, b.most)});
+  return range_of_ends(a, b, [](double x, double y) { return x * y; });
 }
 
 FigureRange quotient_of(FigureRange a, FigureRange b) {
   if (b.least <= 0 && b.most >= 0) return {};
-  return product_of(a, {.least = 1 / b.most, .most = 1 / b.least});
+  return range_of_ends(a, b, [](double x, double y) { return x / y; });
 }
 
 }  // namespace

@@ -133,8 +133,7 @@ std::vector<std::string> figure_names(const std::vector<Figure>& device) {
     if (figure.path == "power.watts") point.cost.joules = 0;
   }
   std::vector<std::string> names;
-  goal_detail::add_number_names(result_document(std::span(&point, 1)).at("points").at(0), "",
-                                names);
+  goal_detail::add_number_names(result_entry(point), "", names);
   for (const Figure& figure : device)
     names.push_back(std::string(goal_detail::kHardware) + figure.path);
   return names;

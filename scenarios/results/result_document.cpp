@@ -387,6 +387,10 @@ double fragmentation(const RunResult& run) {
                  static_cast<double>(f.reserved.count);
 }
 
+nlohmann::ordered_json result_entry(const PointResult& point) {
+  return result_document_detail::point_of(point);
+}
+
 nlohmann::ordered_json result_document(std::span<const PointResult> points) {
   result_document_detail::Json list = result_document_detail::Json::array();
   for (const PointResult& point : points)

@@ -18,6 +18,8 @@ namespace tidemark {
 // the device up to the request that failed, with its retries; memory.allocator.retries and ooms
 // count there, since only a limit causes them. `throughput` is 0.
 [[nodiscard]] nlohmann::ordered_json result_document(std::span<const PointResult> points);
+// Returns the entry of one point.
+[[nodiscard]] nlohmann::ordered_json result_entry(const PointResult& point);
 
 // The kinds of a `failure`, by RunStatus; a point whose policy has no plan runs to its end.
 inline constexpr std::string_view kRunStatuses[] = {

@@ -57,17 +57,16 @@ std::vector<std::vector<std::size_t>> wanted_runs(const Value& base, std::vector
   return runs;
 }
 
-// Throws the mistake of the scenario that is there without the sweep, too, where all the points
-// that are wanted have it. Points are read until one shows that they do not.
+// Throws the mistake of the scenario that is there without the sweep, too, where all points have
+// it, wanted or not. Points are read until one shows that they do not.
 void check_base(const Value& base, const std::vector<Point>& points,
-                const std::vector<bool>& wanted, const Environment& environment) {
+                const Environment& environment) {
   std::optional<std::string> shared;
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    if (!wanted.empty() && !wanted[i]) continue;
-    std::string error = points[i].error;
+  for (const Point& point : points) {
+    std::string error = point.error;
     if (error.empty()) {
       try {
-        refuse_elastic(decode_scenario(point_document(base, points[i].overrides), environment));
+        refuse_elastic(decode_scenario(point_document(base, point.overrides), environment));
       } catch (const UserError& mistake) {
         error = mistake.what();
       }
@@ -117,7 +116,7 @@ std::vector<PointResult> simulate_points(const Value& document, const Environmen
     for (const std::size_t i : run)
       total += is_wanted(i) ? 1U : 0U;
   }
-  if (!alone) simulate_points_detail::check_base(base, points, wanted, environment);
+  if (!alone) simulate_points_detail::check_base(base, points, environment);
   SharedModels models;
   std::vector<PointResult> results(points.size());
   std::size_t done = 0;

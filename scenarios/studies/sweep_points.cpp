@@ -146,6 +146,8 @@ std::vector<Value> numbers_of(const Value& range, const std::string& path) {
                        ? fmt::format("{:.0f}", number)
                        : fmt::format("{:.12g}", number);
     value.location = range.location;
+    if (numbers.size() > 1 && value.scalar == numbers[numbers.size() - 2].scalar)
+      d.fail(fmt::format("has values that are too close to {} to be told apart", value.scalar));
     number = multiplies ? number * times : from + step * static_cast<double>(numbers.size());
   }
   return numbers;

@@ -139,6 +139,7 @@ class StagesSimulation {
                                         PointDetail* detail);
   void name_stage(std::size_t stage, PointResult& point) const;
   void step_together(PointResult& point);
+  void add_costs(PointResult& point) const;
   void average(PointResult& point) const;
 
   const StepSpec& spec_;
@@ -305,6 +306,22 @@ void StagesSimulation::step_together(PointResult& point) {
   for (StageResult& stage : stages_)
     set_step(stage.point, step);
   set_step(point, step);
+  if (point.run.status == RunStatus::kCompleted) add_costs(point);
+}
+
+// The ranks of each stage are busy for a time of their own in the step that they share.
+void StagesSimulation::add_costs(PointResult& point) const {
+  const int ranks = point.ranks / static_cast<int>(stages_.size());
+  point.cost = {};
+  const auto add = [](std::optional<double>& sum, const std::optional<double>& part) {
+    if (part) sum = sum.value_or(0) + *part;
+  };
+  for (const StageResult& stage : stages_) {
+    const StepCost cost = step_cost(spec_.device, ranks, stage.point.run);
+    point.cost.device_hours += cost.device_hours;
+    add(point.cost.joules, cost.joules);
+    add(point.cost.price, cost.price);
+  }
 }
 
 // The model's operations are those of the average stage, so that operations and utilization are of

@@ -115,7 +115,7 @@ TEST_SUITE("unit") {
     const Outcome none_can = workspace.run(
         "search s.yaml -s goal='{minimize: time.per_token, subject_to: [\"time.step < 1us\"]}'");
     CHECK(none_can.code == 1);
-    CHECK(contains(none_can.out, "over 3 points, of which none was simulated"));
+    CHECK(contains(none_can.out, "over 3 points, 0 simulated, of which 0 fit"));
     CHECK(contains(none_can.out, "  2 cannot keep to time.step < 1us (not simulated); the "));
     const std::string text = workspace.run("search s.yaml --every-point").out;
     CHECK(contains(text, "training.micro_batch 4"));

@@ -82,8 +82,26 @@ TEST_SUITE("unit") {
               "FROM front) AND NOT EXISTS (SELECT 1 FROM points q WHERE q.status = 'fits' AND "
               "q.samples_per_second >= p.samples_per_second AND q.device_used <= p.device_used AND "
               "q.point <> p.point)") == "0\n");
+    CHECK(ask("SELECT count(*) FROM pragma_table_info('settings') WHERE name LIKE '%:1'") == "0\n");
     CHECK(ask("SELECT count(*), sum(missing > 0), sum(reason <> '') FROM does_not_fit") ==
           "4|2|4\n");
+  }
+
+  TEST_CASE("what is not known is null, and a quoted number is a text") {
+    const Workspace workspace;
+    workspace.write("s.yaml",
+                    "{model: {preset: gpt2, layers: 2}, hardware: {gpu: v100-sxm-16gb, host: "
+                    "{memory: 1MiB}}, training: {sequence: 64}, policies: [offload_optimizer], "
+                    "sweep: {matrix: {name: ['1e3', b], training.micro_batch: [1]}}}");
+    static_cast<void>(workspace.run("sweep s.yaml -o out"));
+    if (!can_open(workspace)) return;
+    const auto ask = [&](const std::string& sql) {
+      return answer(workspace, "out/results.sqlite", sql);
+    };
+    CHECK(ask("SELECT count(*), count(missing) FROM does_not_fit") == "2|0\n");
+    CHECK(ask("SELECT value, typeof(value) FROM overrides WHERE point = 1 AND key = 'name'") ==
+          "1e3|text\n");
+    CHECK(ask("SELECT name FROM settings") == "1e3\nb\n");
   }
 
   TEST_CASE("shards put together give the database of the whole sweep") {

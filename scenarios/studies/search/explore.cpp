@@ -1,6 +1,7 @@
 #include "scenarios/studies/search/explore.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -66,7 +67,7 @@ class Exploration {
   void exclude_along(const std::vector<std::size_t>& line);
   void simulate_best_first();
   void simulate_or_exclude(std::size_t i);
-  [[nodiscard]] bool fits_by_program(std::size_t i);
+  [[nodiscard]] bool cannot_fit(std::size_t i);
   [[nodiscard]] bool cannot_be_better(const Prospect& prospect) const;
   void add_answer(const SearchPoint& point);
   void settle(std::size_t i, PointResult result);
@@ -173,36 +174,52 @@ void Exploration::bound_by_prices() {
   });
 }
 
-bool Exploration::fits_by_program(std::size_t i) {
-  work_on(i, [&](PointRunner& runner) {
-    prospects_[i] = prospect_of(runner.bound_by_program(), goal_, space_.devices[i]);
-  });
-  if (simulated_[i] || !prospects_[i].breaks) return true;
-  exclude(i);
-  return prospects_[i].breaks->constraint.has_value();
+// Whether point i needs more live bytes than its device has; false where it cannot be built.
+bool Exploration::cannot_fit(std::size_t i) {
+  if (simulated_[i]) return false;
+  if (excluded_[i] == 0) {
+    work_on(i, [&](PointRunner& runner) {
+      prospects_[i] = prospect_of(runner.bound_by_program(), goal_, space_.devices[i]);
+    });
+    if (simulated_[i] || !prospects_[i].breaks) return false;
+    exclude(i);
+  }
+  return prospects_[i].breaks && !prospects_[i].breaks->constraint;
 }
 
-// Finds the first value of a line whose live bytes the device does not have, by bisection; larger
-// ones need no less. The largest is looked at in any case: where it fits, nothing follows.
+// Finds the first value of a line that cannot fit, by bisection, and takes larger ones not to fit
+// either. That live bytes grow is looked at right above it, where a policy that decides otherwise
+// would most likely show, and from there to the end; where they do not, nothing is taken for sure.
 void Exploration::exclude_along(const std::vector<std::size_t>& line) {
-  std::size_t fails = line.size() - 1;
-  if (excluded_[line[fails]] != 0 || simulated_[line[fails]] || fits_by_program(line[fails]))
-    return;
+  constexpr std::size_t kNext = 4;
+  constexpr std::size_t kSpread = 8;
+  std::size_t end = line.size();
+  while (end > 0 && !cannot_fit(line[end - 1])) {
+    if (!simulated_[line[end - 1]]) return;  // the largest that can be built fits
+    --end;
+  }
+  if (end == 0) return;
   std::size_t begin = 0;  // the first that fails is in [begin, fails]
+  std::size_t fails = end - 1;
   while (begin < fails) {
     const std::size_t middle = begin + (fails - begin) / 2;
-    const std::size_t i = line[middle];
-    const bool known = excluded_[i] != 0 || simulated_[i];
-    if (known || fits_by_program(i)) {
-      begin = middle + 1;
-    } else {
+    if (cannot_fit(line[middle])) {
       fails = middle;
+    } else {
+      begin = middle + 1;
     }
+  }
+  const std::size_t above = end - 1 - fails;
+  for (std::size_t k = 1; k <= std::min(kNext, above); ++k) {
+    if (!cannot_fit(line[fails + k])) return;
+  }
+  for (std::size_t k = 1; k < kSpread; ++k) {
+    if (!cannot_fit(line[fails + k * above / kSpread])) return;
   }
   for (std::size_t k = fails + 1; k < line.size(); ++k) {
     const std::size_t i = line[k];
     if (excluded_[i] != 0 || simulated_[i]) continue;
-    prospects_[i].breaks = prospects_[line[fails]].breaks;
+    prospects_[i].breaks = {.constraint = std::nullopt, .by = std::nan("")};
     by_smaller_[i] = 1;
     exclude(i);
   }

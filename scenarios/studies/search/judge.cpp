@@ -57,21 +57,25 @@ constexpr std::array<std::string_view, 3> kFromAbove{"throughput.samples_per_sec
 constexpr std::array<std::string_view, 4> kExact{"memory.capacity", "memory.context",
                                                  "throughput.samples_per_step",
                                                  "throughput.tokens_per_step"};
-// Of a pipeline they are those of one stage, which need not be the one with the most live bytes.
-constexpr std::array<std::string_view, 4> kOfOneStage{"memory.peak_live", "memory.peak_allocated",
-                                                      "memory.peak_active", "memory.peak_reserved"};
+// Of a pipeline memory is that of one stage, which need not be the one with the most live bytes,
+// and stages are busy for less time than the one with the most kernels.
+constexpr std::array<std::string_view, 5> kOfOneStage{"memory.peak_live", "memory.peak_allocated",
+                                                      "memory.peak_active", "memory.peak_reserved",
+                                                      "cost.joules"};
 
 FigureRange range_of(std::string_view name, double bound, bool pipeline) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   if (std::isnan(bound)) return {};
   if (name.starts_with("hardware.") || is_one_of(kExact, name))
     return {.least = bound, .most = bound};
-  if (is_one_of(kFromBelow, name) && !(pipeline && is_one_of(kOfOneStage, name)))
-    return {.least = bound, .most = kInfinity};
+  if (is_one_of(kFromBelow, name)) {
+    const bool of_one = pipeline && is_one_of(kOfOneStage, name);
+    return {.least = of_one ? 0.0 : bound, .most = kInfinity};
+  }
   // A bound of 0 says that nothing is known.
   if (is_one_of(kFromAbove, name)) return {.least = 0, .most = bound > 0 ? bound : kInfinity};
   const bool counts = name.starts_with("memory.") || name.starts_with("time.");
-  return {.least = counts ? 0 : -kInfinity, .most = kInfinity};
+  return {.least = counts ? 0.0 : -kInfinity, .most = kInfinity};
 }
 
 }  // namespace
@@ -82,7 +86,7 @@ void judge(SearchPoint& point, const Goal& goal, const std::vector<Figure>& devi
     point.objectives.assign(goal.objectives.size(), std::nan(""));
     return;
   }
-  const judge_detail::Json entry = result_document(std::span(&point.result, 1)).at("points").at(0);
+  const judge_detail::Json entry = result_entry(point.result);
   const FigureLookup figures = figures_of(entry, device);
   const bool fits = point.result.status == PointStatus::kFits;
   const FigureLookup known = [&](std::string_view name) {
@@ -106,7 +110,7 @@ void judge(SearchPoint& point, const Goal& goal, const std::vector<Figure>& devi
 
 Prospect prospect_of(const PointResult& bound, const Goal& goal,
                      const std::vector<Figure>& device) {
-  const judge_detail::Json entry = result_document(std::span(&bound, 1)).at("points").at(0);
+  const judge_detail::Json entry = result_entry(bound);
   const FigureLookup figures = figures_of(entry, device);
   const bool pipeline = bound.mesh.size(MeshDimension::kPipeline) > 1;
   const RangeLookup ranges = [&](std::string_view name) {

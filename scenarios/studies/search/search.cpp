@@ -74,15 +74,34 @@ std::vector<std::string> policy_figures(const Goal& goal) {
   return names;
 }
 
+[[noreturn]] void fail_without(const Value& document, const std::string& figure) {
+  throw UserError(document.find("goal")->location, "goal",
+                  fmt::format("no point has the figure {}; `run --json` shows them",
+                              tidemark::quoted_excerpt(figure)));
+}
+
+// Whether a policy that solves for a budget, or another one, may have a figure of that name.
+bool may_have(const std::string& policy, const std::string& figure) {
+  PointResult solved;
+  solved.status = PointStatus::kFits;
+  solved.policies = {{.name = policy}};
+  solved.budgets = {Bytes(1)};
+  PointResult planned = solved;
+  planned.policies.front().plan = PlanFigures{};
+  return has_figure(result_entry(solved), figure) || has_figure(result_entry(planned), figure);
+}
+
 void check_policies(const Value& document, const Goal& goal,
                     const std::vector<std::string>& listed) {
   for (const std::string& figure : policy_figures(goal)) {
     const std::size_t begin = figure.find('.') + 1;
     const std::string name = figure.substr(begin, figure.find('.', begin) - begin);
-    if (std::find(listed.begin(), listed.end(), name) != listed.end()) continue;
-    throw UserError(document.find("goal")->location, "goal",
-                    fmt::format("{}: no point has the policy {}{}", figure,
-                                tidemark::quoted_excerpt(name), did_you_mean(name, listed)));
+    if (std::find(listed.begin(), listed.end(), name) == listed.end()) {
+      throw UserError(document.find("goal")->location, "goal",
+                      fmt::format("{}: no point has the policy {}{}", figure,
+                                  tidemark::quoted_excerpt(name), did_you_mean(name, listed)));
+    }
+    if (!may_have(name, figure)) fail_without(document, figure);
   }
 }
 
@@ -93,13 +112,11 @@ void check_figures(const Value& document, const SearchResult& found) {
   for (const SearchPoint& point : found.points) {
     if (unseen.empty() || point.result.status == PointStatus::kError) continue;
     built = true;
-    const auto entry = result_document(std::span(&point.result, 1)).at("points").at(0);
+    const auto entry = result_entry(point.result);
     std::erase_if(unseen, [&](const std::string& name) { return has_figure(entry, name); });
   }
   if (!built || unseen.empty() || !found.excluded.empty()) return;
-  throw UserError(document.find("goal")->location, "goal",
-                  fmt::format("no point has the figure {}; `run --json` shows them",
-                              tidemark::quoted_excerpt(unseen.front())));
+  fail_without(document, unseen.front());
 }
 
 // Ranks the feasible points, and finds those that no other dominates: a point can be dominated by

@@ -81,9 +81,10 @@ nlohmann::ordered_json search_document(const SearchResult& found) {
   for (const Expression& expression : found.goal.subject_to)
     constraints.push_back(expression.text());
   Json objectives = Json::array();
-  for (const SearchPoint& point : found.points)
+  for (const SearchPoint& point : found.points) {
     objectives.push_back(search_document_detail::as_given(found.goal, point.objectives,
                                                           search_document_detail::number_or_null));
+  }
   document["search"] = {
       {"space", found.space()},
       {found.goal.maximize ? "maximize" : "minimize",
