@@ -43,9 +43,8 @@ Json model_of(const PointResult& point) {
 
 Json by_role_of(const BytesByRole& bytes) {
   Json by_role = Json::object();
-  for (int r = 0; r < kRoles; ++r) {
-    by_role[std::string(name_of(static_cast<Role>(r)))] = bytes[static_cast<std::size_t>(r)].count;
-  }
+  for (std::size_t r = 0; r < kRoles; ++r)
+    by_role[std::string(name_of(static_cast<Role>(r)))] = bytes[r].count;
   return by_role;
 }
 
@@ -361,12 +360,8 @@ Json point_of(const PointResult& point) {
       {"hardware_flops_utilization", finite(point.hardware_flops_utilization)}};
   json["cost"] = cost_json(point);
   json["mesh"] = sizes_of(point.mesh);
-  if (!point.stages.empty()) {
-    Json stages = Json::array();
-    for (const StageResult& stage : point.stages)
-      stages.push_back(stage_of(stage));
-    json["ranks"] = std::move(stages);
-  }
+  for (const StageResult& stage : point.stages)
+    json["ranks"].push_back(stage_of(stage));
   json["communication"] = communication_of(point);
   json["policies"] = policies_of(point);
   json["failure"] = failure_of(point);
@@ -392,12 +387,10 @@ nlohmann::ordered_json result_entry(const PointResult& point) {
 }
 
 nlohmann::ordered_json result_document(std::span<const PointResult> points) {
-  result_document_detail::Json list = result_document_detail::Json::array();
+  result_document_detail::Json document = {{"tidemark", kVersion},
+                                           {"points", result_document_detail::Json::array()}};
   for (const PointResult& point : points)
-    list.push_back(result_document_detail::point_of(point));
-  result_document_detail::Json document = result_document_detail::Json::object();
-  document["tidemark"] = kVersion;
-  document["points"] = std::move(list);
+    document["points"].push_back(result_entry(point));
   return document;
 }
 
