@@ -135,11 +135,12 @@ std::vector<Value> numbers_of(const Value& range, const std::string& path) {
   if (multiplies && times <= 1) d.fail_at("times", "must be above 1");
   if (multiplies && from <= 0) d.fail_at("from", "must be above 0, as it is multiplied");
   d.finish();
+  const double count = multiplies ? std::log(to / from) / std::log(times) : (to - from) / step;
+  if (count > static_cast<double>(kMaxSwept))
+    d.fail(fmt::format("has more than the {} values that can be swept", kMaxSwept));
   std::vector<Value> numbers;
   double number = from;
   while (multiplies ? number <= to * (1 + kRounding) : number <= to + step * kRounding) {
-    if (numbers.size() == kMaxSwept)
-      d.fail(fmt::format("has more than the {} values that can be swept", kMaxSwept));
     Value& value = numbers.emplace_back();
     value.kind = Value::Kind::kScalar;
     value.scalar = std::abs(number) < kExact && number == std::floor(number)
