@@ -358,7 +358,7 @@ std::string setting_line(const PointResult& point, const Scenario& scenario,
   if (ranks > 1) text += fmt::format(" x {}", ranks);
   if (scenario.model.kind == ModelKind::kCostGraph) return text + "; cost graph";
   text = fmt::format("{}, {} parameters; {}", printable(model_name(graph.name)),
-                     format_count(static_cast<double>(point.parameter_count)), text);
+                     format_count(static_cast<double>(point.parameter_count.count)), text);
   if (graph.tokens > 0 && graph.samples > 0) {
     text += fmt::format("; {} x {} tokens", graph.samples, graph.tokens / graph.samples);
   } else {

@@ -64,8 +64,8 @@ Phase phase_of(const Json& json) {
 }
 
 void read_model(const Json& json, PointResult& point) {
-  point.parameter_count = json.at("parameters");
-  point.trainable_parameter_count = json.at("trainable_parameters");
+  point.parameter_count.count = json.at("parameters");
+  point.trainable_parameter_count.count = json.at("trainable_parameters");
   point.operators = json.at("operators");
   point.tensors = json.at("tensors");
   point.forward_flops = Flops(json.at("forward_flops").get<double>());

@@ -33,8 +33,8 @@ Json json_of(const std::vector<Override>& overrides) {
 }
 
 Json model_of(const PointResult& point) {
-  return {{"parameters", point.parameter_count},
-          {"trainable_parameters", point.trainable_parameter_count},
+  return {{"parameters", point.parameter_count.count},
+          {"trainable_parameters", point.trainable_parameter_count.count},
           {"operators", point.operators},
           {"tensors", point.tensors},
           {"forward_flops", count_json(point.forward_flops.count)},

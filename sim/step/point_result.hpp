@@ -122,8 +122,8 @@ struct PointResult {
   std::vector<std::string> warnings;  // choices that a user may not have meant, a sentence each
 
   // Parameters of the model as one rank holds it; filled whenever it could be built.
-  std::int64_t parameter_count = 0;
-  std::int64_t trainable_parameter_count = 0;
+  Elements parameter_count;
+  Elements trainable_parameter_count;
   std::size_t operators = 0;
   std::size_t tensors = 0;
   Flops forward_flops;

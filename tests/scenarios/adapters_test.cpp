@@ -34,7 +34,7 @@ PointResult recorded_gpt(const std::string& policies, const std::string& precisi
 
 void check_recorded(const PointResult& point, std::int64_t trainable, std::int64_t saved,
                     std::int64_t peak) {
-  CHECK(point.trainable_parameter_count == trainable);
+  CHECK(point.trainable_parameter_count.count == trainable);
   CHECK(point.gradients.count == 4 * trainable);
   CHECK(point.saved_activations.count == saved);
   CHECK(point.run.live_without_workspace.bytes.count == peak);
@@ -98,7 +98,7 @@ TEST_SUITE("unit") {
     const std::int64_t quantised = weights / 2 + 4 * weights / 64 + 2 * 7 * 64;
     const std::int64_t rest = 2 * (2 * 512 * 64 + 5 * 64);  // embedding, head and norms in bf16
     const std::int64_t features = 2 * (2 * 128 + 2 * 96 + 3 * 160);
-    CHECK(point.trainable_parameter_count == 4 * features);
+    CHECK(point.trainable_parameter_count.count == 4 * features);
     CHECK(point.parameters.count == quantised + rest + 4 * 4 * features);
     CHECK(point.dequantise > Duration{});
   }
@@ -162,9 +162,10 @@ TEST_SUITE("property") {
         CHECK(a.run.live.bytes == b.run.live.bytes);
         CHECK(a.run.step == b.run.step);
         // Tensor ranks count what they have.
-        const std::int64_t whole = llama(adapter).trainable_parameter_count;
+        const std::int64_t whole = llama(adapter).trainable_parameter_count.count;
         const bool cut = other.starts_with("tensor_parallel");
-        CHECK((cut ? a.trainable_parameter_count < whole : a.trainable_parameter_count == whole));
+        CHECK((cut ? a.trainable_parameter_count.count < whole
+                   : a.trainable_parameter_count.count == whole));
       }
     }
   }

@@ -89,7 +89,7 @@ TEST_SUITE("unit") {
         simulated(4, "precision: bf16_mixed, gradient_dtype: fp32", "megatron_data_parallel");
     CHECK(implied.run.live.bytes == named.run.live.bytes);
     CHECK(implied.run.step == named.run.step);
-    const std::int64_t parameters = implied.parameter_count;
+    const std::int64_t parameters = implied.parameter_count.count;
     CHECK(implied.parameters.count == 2 * parameters);
     CHECK(implied.gradients.count == 4 * parameters);
     CHECK(implied.optimizer_state.count >= 12 * parameters);

@@ -79,7 +79,7 @@ TEST_SUITE("unit") {
     const Simulated none = simulate_with("");
     const Simulated all = simulate_with("offload_optimizer: {}");
     const std::int64_t state = none.bytes_of(Role::kOptimizerState);
-    CHECK(state >= 12 * none.point.parameter_count);
+    CHECK(state >= 12 * none.point.parameter_count.count);
     CHECK(none.point.run.host.bytes.count == 0);
     CHECK(all.point.run.phase_live[0].bytes.count ==
           none.point.run.phase_live[0].bytes.count - state);
@@ -90,7 +90,7 @@ TEST_SUITE("unit") {
     CHECK(all.moved().bytes_in.count == all.bytes_of(Role::kParameter));
     // Adam reads gradient, master and moments and writes all but the first, 28 bytes per
     // parameter, at 39.6 GB/s.
-    const double seconds = static_cast<double>(all.point.parameter_count) * 28 / 39.6e9;
+    const double seconds = static_cast<double>(all.point.parameter_count.count) * 28 / 39.6e9;
     CHECK(static_cast<double>(all.busy(Stream::kHostWorker).count()) * 1e-9 ==
           doctest::Approx(seconds).epsilon(0.01));
   }

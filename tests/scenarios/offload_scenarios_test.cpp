@@ -78,13 +78,13 @@ TEST_SUITE("paper") {
     const std::vector<PointResult> points = points_of(name);
     const std::vector<Row> rows = rows_of(path_of(name), "throughput");
     REQUIRE(points.size() == 4);
-    CHECK(points[0].parameter_count > 13'000'000'000);
+    CHECK(points[0].parameter_count.count > 13'000'000'000);
     CHECK(points[0].status == PointStatus::kFits);
     CHECK(points[1].status == PointStatus::kOutOfMemory);  // 17 B: its parameters alone fill it
     CHECK(points[2].status == PointStatus::kOutOfMemory);  // without offload
     // On the host there are 12 bytes of state and 2 of gradient, and the 2 of the new parameter
     // until they have been copied. DeepSpeed's own estimate is 16 bytes too (docs, memory.rst).
-    const auto parameters = static_cast<double>(points[0].parameter_count);
+    const auto parameters = static_cast<double>(points[0].parameter_count.count);
     CHECK(static_cast<double>(points[0].run.host.bytes.count) / parameters ==
           doctest::Approx(16).epsilon(0.001));
     REQUIRE(rows.size() == 2);

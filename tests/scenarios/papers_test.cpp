@@ -109,7 +109,7 @@ TEST_SUITE("paper") {
     }
     // Replicas: 2 bytes of parameters and gradients, 12 of states.
     const PointResult& whole = points[index_of({"h100-sxm-80gb", 8, 0, false})];
-    const double count = static_cast<double>(whole.parameter_count);
+    const double count = static_cast<double>(whole.parameter_count.count);
     CHECK(count == doctest::Approx(10e9).epsilon(0.02));
     CHECK(static_cast<double>(whole.parameters.count) == 2 * count);
     CHECK(static_cast<double>(whole.gradients.count) == 2 * count);
@@ -159,7 +159,7 @@ TEST_SUITE("paper") {
     REQUIRE(points.size() == kStates.size());
     for (std::size_t i = 0; i < points.size(); ++i) {
       CAPTURE(i);
-      CHECK(points[i].parameter_count == kParameters);
+      CHECK(points[i].parameter_count.count == kParameters);
       const std::int64_t expected = kStates[i] + (i < 2 ? 0 : kBucket);
       const std::int64_t between = points[i].run.between_steps.count;
       CHECK(std::abs(between - expected) <= kParameters / 100);  // small parameters stay whole

@@ -71,10 +71,10 @@ TEST_SUITE("paper") {
                                     "128, precision: {}, optimizer: adam}}}}",
                                     precision))
               .result;
-      CHECK(r.parameter_count == 124'439'808);
-      CHECK(r.parameters.count == 2 * r.parameter_count);
-      CHECK(r.gradients.count == 2 * r.parameter_count);
-      CHECK(r.optimizer_state.count == 12 * r.parameter_count);
+      CHECK(r.parameter_count.count == 124'439'808);
+      CHECK(r.parameters.count == 2 * r.parameter_count.count);
+      CHECK(r.gradients.count == 2 * r.parameter_count.count);
+      CHECK(r.optimizer_state.count == 12 * r.parameter_count.count);
     }
   }
 }
