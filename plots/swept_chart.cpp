@@ -1,6 +1,7 @@
 #include "plots/swept_chart.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -21,6 +22,50 @@ std::vector<std::string> lines_of(const std::vector<SweptValue>& values) {
   return lines;
 }
 
+// The range of the values that are known.
+struct Extent {
+  double first = 0;
+  double last = 0;
+  double lowest = 0;  // at most 0
+  double highest = 0;
+  std::size_t unknown = 0;
+};
+
+Extent extent_of(const std::vector<SweptValue>& values) {
+  Extent extent;
+  bool any = false;
+  for (const SweptValue& value : values) {
+    if (!value.y) {
+      ++extent.unknown;
+      continue;
+    }
+    extent.first = any ? std::min(extent.first, value.x) : value.x;
+    extent.last = any ? std::max(extent.last, value.x) : value.x;
+    extent.highest = any ? std::max(extent.highest, *value.y) : *value.y;
+    extent.lowest = std::min(extent.lowest, *value.y);
+    any = true;
+  }
+  return extent;
+}
+
+// Adds the line of one group, and a cross for each of its points that does not fit.
+void add_line(SvgChart& chart, const std::string& label, const LineInk& ink,
+              const std::vector<SweptValue>& values) {
+  SvgLine line{.label = label, .rgb = ink.rgb, .dash = ink.dash, .mark = ink.mark};
+  for (const SweptValue& value : values) {
+    if (value.line != label || !value.y) continue;
+    const SvgPoint at{value.x, *value.y};
+    if (value.fits) {
+      line.points.push_back(at);
+    } else {
+      chart.marks.push_back({.at = at, .shape = MarkShape::kCross, .rgb = ink.rgb});
+    }
+  }
+  std::stable_sort(line.points.begin(), line.points.end(),
+                   [](const SvgPoint& a, const SvgPoint& b) { return a.x < b.x; });
+  chart.lines.push_back(std::move(line));
+}
+
 }  // namespace
 }  // namespace swept_chart_detail
 
@@ -28,58 +73,28 @@ SvgChart swept_chart(const SweptAxes& axes, const std::vector<SweptValue>& value
   SvgChart chart{.title = axes.title};
   chart.x = {.title = axes.x, .unit = axes.x_unit};
   chart.y = {.title = axes.y, .unit = axes.y_unit};
-  double first = 0;
-  double last = 0;
-  double highest = 0;
-  double lowest = 0;
-  bool any = false;
-  std::size_t unknown = 0;
-  for (const SweptValue& value : values) {
-    if (!value.y) {
-      ++unknown;
-      continue;
-    }
-    first = any ? std::min(first, value.x) : value.x;
-    last = any ? std::max(last, value.x) : value.x;
-    highest = any ? std::max(highest, *value.y) : *value.y;
-    lowest = std::min(lowest, *value.y);
-    any = true;
-  }
-  const double air = last > first ? 0.04 * (last - first) : std::max(1e-9, 0.25 * last);
-  chart.x.begin = first - air;
-  chart.x.end = last + air;
+  swept_chart_detail::Extent extent = swept_chart_detail::extent_of(values);
+  const double span = extent.last - extent.first;
+  const double air = span > 0 ? 0.04 * span : std::max(1e-9, 0.25 * extent.last);
+  chart.x.begin = extent.first - air;
+  chart.x.end = extent.last + air;
   const auto capacity = static_cast<double>(axes.capacity.count);
   // A capacity far above all points would press them to the axis.
-  if (capacity > 0 && capacity < 3 * highest) {
-    highest = std::max(highest, capacity);
+  if (capacity > 0 && capacity < 3 * extent.highest) {
+    extent.highest = std::max(extent.highest, capacity);
     chart.guides.push_back({.y = capacity,
                             .label = fmt::format("capacity {}", format_bytes(axes.capacity)),
                             .rgb = swept_chart_detail::kFailedInk});
   }
-  chart.y.begin = lowest < 0 ? 1.1 * lowest : 0;
-  chart.y.end = highest > lowest ? highest + 0.08 * (highest - chart.y.begin) : 1;
-  bool explained = false;
+  chart.y.begin = 1.1 * extent.lowest;
+  chart.y.end =
+      extent.highest > extent.lowest ? extent.highest + 0.08 * (extent.highest - chart.y.begin) : 1;
   const std::vector<std::string> lines = swept_chart_detail::lines_of(values);
-  for (std::size_t l = 0; l < lines.size(); ++l) {
-    const LineInk ink = line_ink(l);
-    SvgLine line{.label = lines[l], .rgb = ink.rgb, .dash = ink.dash, .mark = ink.mark};
-    for (const SweptValue& value : values) {
-      if (value.line != lines[l] || !value.y) continue;
-      if (value.fits) {
-        line.points.push_back({value.x, *value.y});
-        continue;
-      }
-      chart.marks.push_back({.at = {value.x, *value.y},
-                             .legend = explained ? "" : "does not fit",
-                             .shape = MarkShape::kCross,
-                             .rgb = ink.rgb});
-      explained = true;
-    }
-    std::stable_sort(line.points.begin(), line.points.end(),
-                     [](const SvgPoint& a, const SvgPoint& b) { return a.x < b.x; });
-    chart.lines.push_back(std::move(line));
-  }
-  if (unknown > 0) chart.notes.push_back(fmt::format("{} without the figure left out", unknown));
+  for (std::size_t l = 0; l < lines.size(); ++l)
+    swept_chart_detail::add_line(chart, lines[l], line_ink(l), values);
+  if (!chart.marks.empty()) chart.marks.front().legend = "does not fit";
+  if (extent.unknown > 0)
+    chart.notes.push_back(fmt::format("{} without the figure left out", extent.unknown));
   return chart;
 }
 

@@ -164,6 +164,7 @@ std::vector<PlotRequest> parse_plots(const std::vector<std::string>& texts,
   if (!texts.empty() && folder.empty())
     throw UserError("--plot: a picture needs a folder; give -o DIR, too");
   std::vector<PlotRequest> plots;
+  plots.reserve(texts.size());
   for (const std::string& text : texts)
     plots.push_back(parse_plot(text, documents));
   return plots;

@@ -1,5 +1,6 @@
 #include "cli/output/results_sqlite.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <memory>
@@ -174,39 +175,47 @@ std::string settings_view(std::span<const PointResult> points) {
                      columns);
 }
 
+void insert_point(Database& database, const std::string& number, const PointResult& point) {
+  std::vector<Cell> row{number, point.name, std::string(name_of(point.status))};
+  for (const ResultColumn& column : result_columns())
+    row.emplace_back(point.status == PointStatus::kError ? std::string() : column.text(point));
+  row.emplace_back(failure_reason(point));
+  database.insert("points", row);
+}
+
+void insert_overrides(Database& database, const std::string& number, const PointResult& point) {
+  for (const Override& change : point.overrides) {
+    const std::string text = override_text(point, change.key);
+    const nlohmann::ordered_json value = to_json(change.value);
+    database.insert(
+        "overrides",
+        {number, change.key, value.is_number() ? Cell(text, value.get<double>()) : Cell(text)});
+  }
+}
+
+void insert_peaks(Database& database, const std::string& number, const PointResult& point) {
+  for (std::size_t r = 0; r < point.peak.by_role.size(); ++r) {
+    const Bytes bytes = point.peak.by_role[r];
+    if (bytes == Bytes(0)) continue;
+    database.insert(
+        "peaks", {number, std::string(name_of(static_cast<Role>(r))), fmt::to_string(bytes.count)});
+  }
+}
+
+void insert_layers(Database& database, const std::string& number, const PointResult& point) {
+  const auto& layers = point.peak.by_layer;
+  for (std::size_t l = 0; l < std::min(layers.size(), kLargestLayers); ++l) {
+    const auto& [layer, bytes] = layers[l];
+    database.insert("layers",
+                    {number, layer.empty() ? "(none)" : layer, fmt::to_string(bytes.count)});
+  }
+}
+
+// Fills one table after the other, so that each has one statement.
 void insert_all(Database& database, std::span<const PointResult> points) {
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    const PointResult& point = points[i];
-    std::vector<Cell> row{fmt::to_string(i + 1), point.name, std::string(name_of(point.status))};
-    for (const ResultColumn& column : result_columns())
-      row.emplace_back(point.status == PointStatus::kError ? std::string() : column.text(point));
-    row.emplace_back(failure_reason(point));
-    database.insert("points", row);
-  }
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    for (const Override& change : points[i].overrides) {
-      const std::string text = override_text(points[i], change.key);
-      const nlohmann::ordered_json value = to_json(change.value);
-      database.insert("overrides",
-                      {fmt::to_string(i + 1), change.key,
-                       value.is_number() ? Cell(text, value.get<double>()) : Cell(text)});
-    }
-  }
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    for (int r = 0; r < kRoles; ++r) {
-      const Bytes bytes = points[i].peak.by_role[static_cast<std::size_t>(r)];
-      if (bytes == Bytes(0)) continue;
-      database.insert("peaks", {fmt::to_string(i + 1), std::string(name_of(static_cast<Role>(r))),
-                                fmt::to_string(bytes.count)});
-    }
-  }
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    std::size_t layers = 0;
-    for (const auto& [layer, bytes] : points[i].peak.by_layer) {
-      if (++layers > kLargestLayers) break;
-      database.insert("layers", {fmt::to_string(i + 1), layer.empty() ? "(none)" : layer,
-                                 fmt::to_string(bytes.count)});
-    }
+  for (const auto insert : {insert_point, insert_overrides, insert_peaks, insert_layers}) {
+    for (std::size_t i = 0; i < points.size(); ++i)
+      insert(database, fmt::to_string(i + 1), points[i]);
   }
 }
 

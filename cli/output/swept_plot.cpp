@@ -122,8 +122,8 @@ AxisUnit axis_of(FigureUnit unit) {
 
 // Returns the capacity that all points share, where the figure is memory of the device.
 Bytes capacity_of(const PlotRequest& request, std::span<const PointResult> points) {
-  static const std::set<std::string> kOfDevice{"memory.device_used", "memory.smallest_capacity"};
-  if (!kOfDevice.contains(request.y.text())) return {};
+  const std::string& figure = request.y.text();
+  if (figure != "memory.device_used" && figure != "memory.smallest_capacity") return {};
   std::set<Bytes> capacities;
   for (const PointResult& point : points) {
     if (point.status != PointStatus::kError) capacities.insert(point.capacity);
@@ -153,6 +153,7 @@ PlotRequest parse_plot(const std::string& text, std::span<const Value> documents
   for (const std::string& key : {request.x, request.by}) {
     if (key.empty() || keys.contains(key)) continue;
     std::vector<std::string> swept;
+    swept.reserve(keys.size());
     for (const auto& [name, values] : keys)
       swept.push_back(name);
     swept_plot_detail::fail(

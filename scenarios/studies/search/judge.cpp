@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <span>
 #include <string_view>
 
@@ -64,18 +63,17 @@ constexpr std::array<std::string_view, 5> kOfOneStage{"memory.peak_live", "memor
                                                       "cost.joules"};
 
 FigureRange range_of(std::string_view name, double bound, bool pipeline) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   if (std::isnan(bound)) return {};
   if (name.starts_with("hardware.") || is_one_of(kExact, name))
     return {.least = bound, .most = bound};
-  if (is_one_of(kFromBelow, name)) {
-    const bool of_one = pipeline && is_one_of(kOfOneStage, name);
-    return {.least = of_one ? 0.0 : bound, .most = kInfinity};
-  }
-  // A bound of 0 says that nothing is known.
-  if (is_one_of(kFromAbove, name)) return {.least = 0, .most = bound > 0 ? bound : kInfinity};
+  FigureRange range;
   const bool counts = name.starts_with("memory.") || name.starts_with("time.");
-  return {.least = counts ? 0.0 : -kInfinity, .most = kInfinity};
+  const bool above = is_one_of(kFromAbove, name);
+  const bool below = is_one_of(kFromBelow, name);
+  if (counts || above || below) range.least = 0;
+  if (below && !(pipeline && is_one_of(kOfOneStage, name))) range.least = bound;
+  if (above && bound > 0) range.most = bound;  // 0 says that nothing is known
+  return range;
 }
 
 }  // namespace
