@@ -52,7 +52,8 @@ OffloadOptimizerOptions decode_options(const Decoder& d) {
   options.streams_gradients = d.optional_word("gradients", kWhen, "step") == "backward";
   options.delayed = d.optional<bool>("delayed", false);
   // DeepSpeed's zero_optimization.sub_group_size, which is its unit of swapping.
-  options.sub_group = d.optional<std::int64_t>("sub_group", options.sub_group, at_least(1));
+  options.sub_group =
+      Elements(d.optional<std::int64_t>("sub_group", options.sub_group.count, at_least(1)));
   d.finish();
   return options;
 }
@@ -127,7 +128,7 @@ void OffloadOptimizer::apply(TrainingGraph& graph, const RewriteContext& /*conte
     UpdatedTensor& trained = graph.updates[i];
     if (trained.updated_by == Executor::kHost) continue;  // a policy before this one has placed it
     const bool full = options_.tier == Tier::kNvme
-                          ? in_group + trained.elements.count > options_.sub_group
+                          ? in_group + trained.elements.count > options_.sub_group.count
                           : options_.overlap;
     if (full && in_group > 0) {
       ++group;

@@ -14,7 +14,7 @@ struct OffloadOptimizerOptions {
   Tier tier = Tier::kHost;         // of the state
   bool streams_gradients = false;  // they are copied as backward makes them, and live on the host
   bool delayed = false;            // by a step
-  std::int64_t sub_group = 1'000'000'000;  // elements
+  Elements sub_group{1'000'000'000};
 };
 
 [[nodiscard]] std::unique_ptr<TrainingRewrite> make_offload_optimizer(

@@ -118,7 +118,7 @@ void ShardedStep::lay_out_each(const ShardUnit& unit, Unit& made) {
     // Codes of a quantised weight are not converted.
     const DType kept_as = role == Role::kQuantisedParameter ? parameter.dtype : kept_as_;
     gather_into(graph_.storages[full], Elements(rows.stored.count * made.ranks.shard));
-    if (equal_parts && parameter.elements.count <= options_.zero->persistent_below) {
+    if (equal_parts && parameter.elements <= options_.zero->persistent_below) {
       graph_.storages[full].initial = graph_.storages[full].persistent = true;
       graph_.storages[full].one_per_rank = false;
     } else {
@@ -162,11 +162,11 @@ void ShardedStep::place_shards() {
 
 // ZeRO keeps what it needs again within max_reuse_distance elements: units at the end of forward.
 void ShardedStep::keep_near_turn() {
-  std::int64_t between = 0;
+  Elements between;
   for (std::size_t u = tensors_.size(); u-- > 0;) {
     tensors_[u].kept = between < options_.zero->max_reuse_distance;
     for (const ParameterId id : tensors_[u].parameters)
-      between += 2 * graph_.parameters[id].elements.count;
+      between += Elements(2 * graph_.parameters[id].elements.count);
   }
 }
 

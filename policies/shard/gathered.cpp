@@ -46,7 +46,7 @@ class LiveElements {
       elements_ += frees ? -storage.elements.count : storage.elements.count;
     }
   }
-  [[nodiscard]] std::int64_t count() const { return elements_; }
+  [[nodiscard]] Elements count() const { return Elements(elements_); }
 
  private:
   const PolicyContext& context_;
@@ -57,7 +57,7 @@ class LiveElements {
 
 // By position: the place where a gather for the use at this position is issued.
 IdVector<Position, Position> gather_places(const PolicyContext& context, BackwardPrefetch prefetch,
-                                           std::optional<std::int64_t> most_live) {
+                                           std::optional<Elements> most_live) {
   LiveElements live(context);
   IdVector<Position, Position> places(context.order.at.size());
   Position ahead;  // the first position after the last mark of this backward
@@ -116,7 +116,7 @@ std::vector<GapId> gaps_of_released(const PolicyContext& context) {
 }  // namespace gathered_detail
 
 void plan_gathers(const PolicyContext& context, BackwardPrefetch prefetch, ResidencyPlan& plan,
-                  std::optional<std::int64_t> most_live) {
+                  std::optional<Elements> most_live) {
   const IdVector<Position, Position> places =
       gathered_detail::gather_places(context, prefetch, most_live);
   const Instances instances(context.graph, context.order);

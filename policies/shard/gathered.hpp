@@ -26,7 +26,7 @@ enum class BackwardPrefetch {
 // gather is ahead of its use only while fewer than `most_live` elements of such units are gathered
 // (DeepSpeed's max_live_parameters).
 void plan_gathers(const PolicyContext& context, BackwardPrefetch prefetch, ResidencyPlan& plan,
-                  std::optional<std::int64_t> most_live = std::nullopt);
+                  std::optional<Elements> most_live = std::nullopt);
 
 // Counts the tensors that the optimizer updates in parts as decisions of the policy that plans.
 void count_shards(const PolicyContext& context, ResidencyPlan& plan);

@@ -121,8 +121,8 @@ void SharedBuffers::lay_out() {
       at = 0;
       open = {.members = {}, .ranks = ranks};
       if (options_.shares_states) align = std::lcm(std::int64_t{ranks}, kBucketAlign);
-      limit = options_.bucket.value_or(
-          std::max<std::int64_t>(40'000'000, std::int64_t{1'000'000} * ranks));
+      const Elements usual(std::max<std::int64_t>(40'000'000, std::int64_t{1'000'000} * ranks));
+      limit = options_.bucket.value_or(usual).count;
     } else if (shared) {  // an embedding that other stages have as well is a bucket by itself
       close();
     }
@@ -329,7 +329,8 @@ MegatronOptions decode_megatron_options(const Decoder& d) {
   MegatronOptions options;
   options.overlap_grad_reduce = d.optional<bool>("overlap_grad_reduce", false);
   options.gradient_accumulation_fusion = d.optional<bool>("gradient_accumulation_fusion", true);
-  options.bucket = d.maybe<std::int64_t>("bucket", at_least(1));
+  if (const auto bucket = d.maybe<std::int64_t>("bucket", at_least(1)))
+    options.bucket = Elements(*bucket);
   if (options.bucket && !options.overlap_grad_reduce)
     d.fail_at("bucket", "without overlap_grad_reduce: true there is one bucket, as in Megatron");
   return options;

@@ -29,7 +29,7 @@ struct MegatronOptions {
   bool overlap_param_gather = false;
   // Products add weight gradients to the buffer themselves, without a tensor of their own.
   bool gradient_accumulation_fusion = true;
-  std::optional<std::int64_t> bucket;  // elements; max(40e6, 1e6 x ranks) unless given
+  std::optional<Elements> bucket;  // max(40e6, 1e6 x ranks) unless given
 };
 
 // Reads overlap_grad_reduce, gradient_accumulation_fusion and bucket.

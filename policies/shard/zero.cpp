@@ -16,16 +16,16 @@ namespace zero_detail {
 namespace {
 
 // Reads a number of elements under our name or DeepSpeed's, whose files write 5e8.
-std::int64_t elements(const Decoder& d, std::string_view ours, std::string_view theirs,
-                      std::int64_t fallback, Range range) {
+Elements elements(const Decoder& d, std::string_view ours, std::string_view theirs,
+                  Elements fallback, Range range) {
   const auto other = d.maybe<double>(theirs, range);
   if (other && d.has(ours)) d.fail_at(theirs, "the same as the key beside it; give one of them");
-  const double own = d.optional<double>(ours, static_cast<double>(fallback), range);
+  const double own = d.optional<double>(ours, static_cast<double>(fallback.count), range);
   const double read = other.value_or(own);
   constexpr double kMost = 1e15;  // whole numbers are exact up to it
   if (read != std::floor(read) || read > kMost)
     d.fail_at(other ? theirs : ours, "expected a whole number of elements, at most 1e15");
-  return static_cast<std::int64_t>(read);
+  return Elements(static_cast<std::int64_t>(read));
 }
 
 // Reads what DeepSpeed's files say as well, in the one way that is simulated.
@@ -117,7 +117,7 @@ class Zero final : public TrainingRewrite {
   }
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
     if (options_.stage < 3) return;
-    const bool prefetches = options_.prefetch_bucket > 0;
+    const bool prefetches = options_.prefetch_bucket > Elements(0);
     plan_gathers(context, prefetches ? BackwardPrefetch::kPre : BackwardPrefetch::kNone, plan,
                  options_.live_parameters);
   }

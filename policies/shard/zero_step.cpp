@@ -184,8 +184,8 @@ void StateShards::add_ipg_buffers() {
   const std::size_t count = options_.overlap && !stays ? 2 : 1;
   for (std::size_t i = ipg_.size(); i < count; ++i) {
     const auto add = stays ? add_kept : add_tensor;
-    ipg_.push_back(add(graph_, fmt::format("ipg_buffer.{}", i), type(),
-                       Elements(options_.reduce_bucket), Role::kGradientBucket));
+    ipg_.push_back(add(graph_, fmt::format("ipg_buffer.{}", i), type(), options_.reduce_bucket,
+                       Role::kGradientBucket));
     graph_.storages[ipg_.back()].one_per_rank = true;
   }
 }
@@ -206,7 +206,7 @@ std::vector<OperatorId> StateShards::reduced(const std::vector<OperatorId>& part
         graph_.add_operator({.name = "allocate_ipg", .phase = Phase::kBackward}, buffers));
   }
   std::vector<std::size_t> bucket;
-  std::int64_t filled = 0;
+  Elements filled;
   std::size_t buffer = 0;
   // Compute waits for a reduction when the next bucket is full, and at the end of backward.
   OperatorId last;
@@ -220,13 +220,13 @@ std::vector<OperatorId> StateShards::reduced(const std::vector<OperatorId>& part
     last = reduce(bucket, in_buffer ? buffers[buffer].storage : StorageId(), adds, result);
     if (!options_.overlap) finish();
     bucket.clear();
-    filled = 0;
+    filled = Elements(0);
     buffer = (buffer + 1) % buffers.size();
   };
   for (std::size_t at = 0; at < part.size(); ++at) {
     result.push_back(part[at]);
     for (const std::size_t member : completed[at]) {
-      const std::int64_t elements = elements_of(member).count;
+      const Elements elements = elements_of(member);
       const bool others = !bucket.empty() && is_expert(bucket.front()) != is_expert(member);
       if (others || filled + elements > options_.reduce_bucket) flush();
       bucket.push_back(member);
@@ -238,7 +238,7 @@ std::vector<OperatorId> StateShards::reduced(const std::vector<OperatorId>& part
       result.push_back(
           add_copy(graph_, "copy_into_ipg", Phase::kBackward,
                    {{made_[member], Access::kRead}, {buffers[buffer].storage, Access::kMutate}},
-                   bytes_of(type(), Elements(elements))));
+                   bytes_of(type(), elements)));
     }
   }
   flush();

@@ -86,7 +86,7 @@ void StateShards::update_sub_groups() {
     Elements elements;
     std::size_t end = first;
     std::vector<Touch> converts;
-    while (end < pieces_.size() && elements.count < options_.sub_group) {
+    while (end < pieces_.size() && elements < options_.sub_group) {
       elements += pieces_[end].elements;
       converts.push_back({pieces_[end++].average, Access::kRead});
     }
