@@ -65,12 +65,16 @@ CREATE VIEW layers_at_the_peak AS
 
 constexpr double kExact = 9e15;  // integers below it have a double of their own
 
-// Returns a name as SQL quotes it.
+// Returns a text between quotes, those inside of it doubled: "a name", 'a text'.
+std::string sql_quoted(std::string_view text, char quote) {
+  std::string quoted(1, quote);
+  for (const char c : text)
+    quoted.append(c == quote ? 2 : 1, c);
+  return quoted + quote;
+}
+
 std::string sql_name(std::string_view name) {
-  std::string text = "\"";
-  for (const char c : name)
-    text += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return text + '"';
+  return sql_quoted(name, '"');
 }
 
 // A value of a row: a text, which is a number where the column's type makes it one, or a number.
@@ -161,12 +165,9 @@ std::string settings_view(std::span<const PointResult> points) {
   std::string keys;
   for (const std::string& key : overridden_keys(points)) {
     if (key == "name") continue;  // it is a column of the points
-    std::string text;
-    for (const char c : key)
-      text += c == '\'' ? std::string("''") : std::string(1, c);
     keys += fmt::format(
-        ", (SELECT value FROM overrides o WHERE o.point = p.point AND o.key = '{}') AS {}", text,
-        sql_name(key));
+        ", (SELECT value FROM overrides o WHERE o.point = p.point AND o.key = {}) AS {}",
+        sql_quoted(key, '\''), sql_name(key));
   }
   std::string columns = ", p.name, p.status";
   for (const ResultColumn& column : result_columns())

@@ -66,7 +66,7 @@ std::map<std::string, std::string> parts_of(const std::string& text) {
   return parts;
 }
 
-Expression figure_of(const std::string& text) {
+Expression read_figure(const std::string& text) {
   try {
     Expression figure(text, false);
     const std::vector<std::string> known = figure_names({});
@@ -98,10 +98,7 @@ std::optional<double> figure_of(const PointResult& point, const Expression& figu
   if (point.status == PointStatus::kError) return std::nullopt;
   const auto entry = result_entry(point);
   const std::vector<Figure> device;
-  const FigureLookup look_up = figures_of(entry, device);
-  const double value = figure.value([&](std::string_view name) {
-    return name.starts_with("policies.") && !has_figure(entry, name) ? std::nan("") : look_up(name);
-  });
+  const double value = figure.value(figures_of(entry, device));
   // A step that does not run to its end has no throughput.
   const bool rate = figure.text().find("throughput.") != std::string::npos;
   if (!std::isfinite(value) || (rate && point.status != PointStatus::kFits)) return std::nullopt;
@@ -138,7 +135,7 @@ PlotRequest parse_plot(const std::string& text, std::span<const Value> documents
   const std::map<std::string, std::string> parts = swept_plot_detail::parts_of(text);
   PlotRequest request{.x = parts.at("x"),
                       .by = parts.contains("by") ? parts.at("by") : "",
-                      .y = swept_plot_detail::figure_of(parts.at("y"))};
+                      .y = swept_plot_detail::read_figure(parts.at("y"))};
   std::map<std::string, std::set<std::string>> keys;  // values of each that is swept, as words
   for (const Value& document : documents) {
     for (const std::vector<Override>& overrides : sweep_points(document)) {

@@ -181,7 +181,7 @@ std::string not_compared(const SearchResult& found) {
   return text;
 }
 
-// Says why points were not simulated: the nearest of those that break something come first.
+// Says why points were not simulated, and names the nearest of those that break something.
 std::string not_simulated(const SearchResult& found) {
   std::map<std::optional<std::size_t>, std::vector<const ExcludedPoint*>> breaking;
   std::size_t no_better = 0;

@@ -198,8 +198,8 @@ struct OptimizerAlgorithm {
   void (*add_matrix_kernels)(const OptimizerSpec& spec, const UpdatedMatrix& matrix,
                              std::vector<MatrixKernel>& kernels) = nullptr;
   const OptimizerAlgorithm& (*beside_matrices)() = nullptr;
-  // What is different where a rank updates a flat part of a matrix, as ZeRO has it: its rows
-  // and columns are not known. Empty where that makes no difference.
+  // Says what differs where a rank updates a flat part of a matrix, as ZeRO has it, whose rows and
+  // columns are not known; empty where nothing does.
   std::string_view on_flat_parts;
 };
 

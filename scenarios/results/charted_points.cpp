@@ -4,6 +4,8 @@
 #include <iterator>
 #include <optional>
 
+#include "sim/result/pareto.hpp"
+
 namespace tidemark {
 namespace charted_points_detail {
 namespace {
@@ -48,17 +50,19 @@ std::vector<std::size_t> charted_points(std::span<const PointResult> points, std
   };
   insert_most([](const Known& a, const Known& b) { return a.seconds < b.seconds; });
   insert_most([](const Known& a, const Known& b) { return a.memory < b.memory; });
-  std::erase_if(known,
-                [&](const Known& k) { return points[k.index].status != PointStatus::kFits; });
-  std::stable_sort(known.begin(), known.end(), [](const Known& a, const Known& b) {
-    return a.memory != b.memory ? a.memory < b.memory : a.seconds < b.seconds;
-  });
-  std::vector<std::size_t> front;
-  double fastest = 0;
+  std::vector<TradeOff> runs;
+  runs.reserve(known.size());
   for (const Known& k : known) {
-    if (!front.empty() && k.seconds >= fastest) continue;
-    front.push_back(k.index);
-    fastest = k.seconds;
+    runs.push_back({.name = {},
+                    .memory = k.memory,
+                    .seconds = k.seconds,
+                    .fits = points[k.index].status == PointStatus::kFits});
+  }
+  std::vector<std::size_t> front;
+  for (const std::size_t r : pareto_front(runs)) {
+    // Equal runs follow each other, and the first stands for them.
+    if (front.empty() || points[front.back()].device_needed() != known[r].memory)
+      front.push_back(known[r].index);
   }
   for (const std::size_t i : charted_points_detail::spread(front, most - chosen.size()))
     chosen.insert(i);

@@ -24,7 +24,7 @@ Duration kernels_of(const StepSpec& spec, const TrainedModel& model) {
   return sum;
 }
 
-// What a program shows before it runs.
+// Figures that a program shows before it runs.
 struct Shown {
   Duration kernels{};  // of the last step, on the compute stream
   Bytes live;          // most in the last step
@@ -57,7 +57,7 @@ Shown shown_by(const Compiled& compiled) {
     shown.most_live = std::max(shown.most_live, live);
     if (last_step && !frees) shown.live = std::max(shown.live, live);
   }
-  // What is live then depends on what the policy evicts.
+  // The policy decides during the run what is live.
   if (compiled.eviction != nullptr) shown.live = shown.most_live = Bytes(0);
   return shown;
 }

@@ -56,8 +56,8 @@ constexpr std::array<std::string_view, 3> kFromAbove{"throughput.samples_per_sec
 constexpr std::array<std::string_view, 4> kExact{"memory.capacity", "memory.context",
                                                  "throughput.samples_per_step",
                                                  "throughput.tokens_per_step"};
-// Of a pipeline memory is that of one stage, which need not be the one with the most live bytes,
-// and stages are busy for less time than the one with the most kernels.
+// The memory of a pipeline is that of one stage, which need not be the one with the most live
+// bytes, and stages are busy for less time than the one with the most kernels.
 constexpr std::array<std::string_view, 5> kOfOneStage{"memory.peak_live", "memory.peak_allocated",
                                                       "memory.peak_active", "memory.peak_reserved",
                                                       "cost.joules"};

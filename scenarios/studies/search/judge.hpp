@@ -12,7 +12,7 @@ namespace tidemark {
 // Compares a point's figures with the goal. `device`: figures of its device.
 void judge(SearchPoint& point, const Goal& goal, const std::vector<Figure>& device);
 
-// What is known of a point that has not run.
+// Facts about a point that has not run.
 struct Prospect {
   std::vector<double> objectives;  // what no run is better than; infinite where nothing is known
   std::optional<Breach> breaks;    // what every run breaks, and by how much at least

@@ -41,8 +41,8 @@ struct ExcludedPoint {
   std::size_t index = 0;  // in the sweep
   std::string name;
   std::vector<Override> overrides;
-  // What no run of it is better than; infinite where nothing is known, empty where nobody has
-  // looked.
+  // Objectives that no run of it is better than; infinite where nothing is known, empty where
+  // nobody has looked.
   std::vector<double> objectives;
   std::optional<Breach> breaks;  // by how much at least; none: others are better
   // It does not fit because the same point with a smaller micro-batch or sequence does not.
