@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -90,6 +91,9 @@ struct Storage {
   // Micro-batches in flight, and the chunks of a rank, use the same memory although nothing of it
   // stays between them: a parameter that is gathered for all of them, a buffer of communication.
   bool one_per_rank = false;
+  // Number of a buffer that is there all the time and that every chunk of a rank works in: chunks
+  // bring it along, and the rank has it once.
+  std::optional<std::uint8_t> rank_buffer;
   // The tier where a value that nobody touches belongs: a content written on another tier is copied
   // back.
   Tier home = Tier::kDevice;

@@ -54,12 +54,9 @@ class ChunkMerger {
 // Returns the buffer that an earlier chunk has brought for the whole rank; invalid for any other
 // storage.
 StorageId ChunkMerger::buffer_of_rank(const Storage& storage) const {
-  if (!storage.one_per_rank || !storage.initial) return {};
+  if (!storage.rank_buffer) return {};
   for (const StorageId id : ids_of(result_.storages)) {
-    const Storage& known = result_.storages[id];
-    if (known.one_per_rank && known.initial && known.name == storage.name &&
-        known.bytes == storage.bytes)
-      return id;
+    if (result_.storages[id].rank_buffer == storage.rank_buffer) return id;
   }
   return {};
 }

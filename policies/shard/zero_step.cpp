@@ -186,7 +186,9 @@ void StateShards::add_ipg_buffers() {
     const auto add = stays ? add_kept : add_tensor;
     ipg_.push_back(add(graph_, fmt::format("ipg_buffer.{}", i), type(), options_.reduce_bucket,
                        Role::kGradientBucket));
-    graph_.storages[ipg_.back()].one_per_rank = true;
+    Storage& buffer = graph_.storages[ipg_.back()];
+    buffer.one_per_rank = true;
+    if (stays) buffer.rank_buffer = static_cast<std::uint8_t>(i);
   }
 }
 
