@@ -32,12 +32,12 @@ struct PartStyle {
 };
 
 // Lightness tells the kinds apart without colour.
-const PartStyle& style_of(char part) {
+const PartStyle& style_of(StageWork work) {
   static constexpr std::array<PartStyle, 3> kStyles{
       {{"forward", "#c9dff0", "#e3eef7", "#123"},
        {"backward", "#7fb3d8", "#a9cce6", "#012"},
        {"weight gradients", "#2a6ca8", "#4f8cc0", "#fff"}}};
-  return kStyles[part == 'F' ? 0 : part == 'B' ? 1 : 2];
+  return kStyles[static_cast<std::size_t>(work)];
 }
 
 std::int64_t end_of(std::span<const StageResult> stages) {
@@ -51,7 +51,7 @@ std::int64_t end_of(std::span<const StageResult> stages) {
 
 void write_boxes(std::ostream& out, const StageResult& stage, double y, double scale) {
   for (const StagePart& part : stage.parts) {
-    const PartStyle& style = style_of(part.kind);
+    const PartStyle& style = style_of(part.work);
     const double x = kLeft + static_cast<double>(part.begin.count()) * scale;
     const double width =
         std::max(static_cast<double>((part.end - part.begin).count()) * scale, 0.3);
@@ -65,21 +65,22 @@ void write_boxes(std::ostream& out, const StageResult& stage, double y, double s
         "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"10\" text-anchor=\"middle\" "
         "fill=\"{}\">{}</text>\n",
         x + width / 2, y + kBox / 2 + 3.5,
-        part.chunk % 2 == 0 || part.kind != 'W' ? style.ink : "#fff", number);
+        part.chunk % 2 == 0 || part.work != StageWork::kWeightGradients ? style.ink : "#fff",
+        number);
   }
 }
 
 void write_legend(std::ostream& out, std::span<const StageResult> stages, double y) {
-  std::string kinds;
-  for (const StageResult& stage : stages) {
-    for (const StagePart& part : stage.parts) {
-      if (kinds.find(part.kind) == std::string::npos) kinds += part.kind;
-    }
-  }
+  const auto is_done = [&](StageWork work) {
+    return std::any_of(stages.begin(), stages.end(), [&](const StageResult& stage) {
+      return std::any_of(stage.parts.begin(), stage.parts.end(),
+                         [&](const StagePart& part) { return part.work == work; });
+    });
+  };
   double x = kLeft;
-  for (const char kind : std::string_view("FBW")) {
-    if (kinds.find(kind) == std::string::npos) continue;
-    const PartStyle& style = style_of(kind);
+  for (const StageWork work : kStageWorks) {
+    if (!is_done(work)) continue;
+    const PartStyle& style = style_of(work);
     out << fmt::format(
         "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"16\" height=\"12\" fill=\"{}\"/>\n"
         "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"11\">{}</text>\n",
@@ -137,8 +138,9 @@ void write_pipeline_csv(std::ostream& out, std::span<const StageResult> stages) 
   out << "stage,part,micro_batch,chunk,begin,end\n";
   for (const StageResult& stage : stages) {
     for (const StagePart& part : stage.parts) {
-      out << fmt::format("{},{},{},{},{:.9f},{:.9f}\n", stage.stage, part.kind, part.micro_batch,
-                         part.chunk, static_cast<double>(part.begin.count()) * 1e-9,
+      out << fmt::format("{},{},{},{},{:.9f},{:.9f}\n", stage.stage, letter_of(part.work),
+                         part.micro_batch, part.chunk,
+                         static_cast<double>(part.begin.count()) * 1e-9,
                          static_cast<double>(part.end.count()) * 1e-9);
     }
   }

@@ -66,11 +66,6 @@ std::vector<ChunkForward> grouped_forwards(int chunks, int micro_batches, int gr
   return forwards;
 }
 
-char letter_of(PartKind part) {
-  if (part == PartKind::kForward) return 'F';
-  return is_weight_backward(part) ? 'W' : 'B';
-}
-
 }  // namespace
 }  // namespace pipeline_schedule_detail
 
@@ -190,7 +185,7 @@ std::string order_text(std::span<const ScheduledPart> work, bool with_chunks) {
   std::string text;
   for (const ScheduledPart& part : work) {
     if (!text.empty()) text += ' ';
-    text += fmt::format("{}{}", pipeline_schedule_detail::letter_of(part.part), part.micro_batch);
+    text += fmt::format("{}{}", letter_of(stage_work_of(part.part).value()), part.micro_batch);
     if (with_chunks) text += fmt::format(".{}", part.chunk);
   }
   return text;

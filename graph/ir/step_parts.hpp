@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -67,6 +68,22 @@ inline constexpr std::size_t kPartKinds = 14;
   return backward == PartKind::kBackward             ? PartKind::kBackwardWeight
          : backward == PartKind::kBackwardAccumulate ? PartKind::kBackwardWeightAccumulate
                                                      : PartKind::kBackwardWeightReduce;
+}
+
+// The work on a micro-batch that a pipeline's schedule puts in order, whatever the part's form.
+enum class StageWork : std::uint8_t { kForward, kBackward, kWeightGradients };
+inline constexpr StageWork kStageWorks[] = {StageWork::kForward, StageWork::kBackward,
+                                            StageWork::kWeightGradients};
+// Returns "F", "B" or "W", as schedules are written: "F0 F1 B0 W0".
+[[nodiscard]] constexpr char letter_of(StageWork work) {
+  return "FBW"[static_cast<std::size_t>(work)];
+}
+// Returns the work of a part; none for parts that are no work on a micro-batch.
+[[nodiscard]] constexpr std::optional<StageWork> stage_work_of(PartKind kind) {
+  if (kind == PartKind::kForward) return StageWork::kForward;
+  if (is_backward(kind)) return StageWork::kBackward;
+  if (is_weight_backward(kind)) return StageWork::kWeightGradients;
+  return std::nullopt;
 }
 
 using PartId = Id<struct PartTag>;

@@ -191,7 +191,7 @@ struct PointResult {
 // A part of a stage's work in the last step, from its first kernel to the end of its last. Times
 // count from the pipeline's first forward.
 struct StagePart {
-  char kind = 'F';  // forward, 'B' backward, 'W' weight gradients
+  StageWork work = StageWork::kForward;
   int micro_batch = 0;
   int chunk = 0;
   Duration begin{};

@@ -26,21 +26,17 @@ struct Stretch {
   std::int64_t busy = 0;
 };
 
-// The part that an operator belongs to, whatever its form; kind 0: none of a micro-batch.
+// The part that an operator belongs to.
 struct PartOf {
-  char kind = 0;
+  std::optional<StageWork> work;
   int chunk = 0;
 };
 
 IdVector<OperatorId, PartOf> parts_of(const TrainingGraph& graph) {
   IdVector<OperatorId, PartOf> parts(graph.operators.size());
   for (const StepPart& part : graph.parts.all()) {
-    const char kind = part.kind == PartKind::kForward ? 'F'
-                      : is_backward(part.kind)        ? 'B'
-                      : is_weight_backward(part.kind) ? 'W'
-                                                      : '\0';
     for (const OperatorId op : part.operators)
-      parts[op] = {kind, part.chunk};
+      parts[op] = {stage_work_of(part.kind), part.chunk};
   }
   return parts;
 }
@@ -59,12 +55,12 @@ Stretch examine_parts(const TrainingGraph& graph, const Compiled& compiled, cons
     if (!program.slot[p.index()].last_step) continue;
     const PartOf& own = part_of[OperatorId(program.subject[i])];
     const Occurrence& at = compiled.order.at[p];
-    if (own.kind == 0) continue;
+    if (!own.work) continue;
     const std::int64_t begin = scratch.started[i];
     const std::int64_t end = scratch.finished[i];
-    const char kind = at.recompute ? 'B' : own.kind;
+    const StageWork work = at.recompute ? StageWork::kBackward : *own.work;
     const bool goes_on = !parts.empty() && parts.back().micro_batch == at.micro_batch &&
-                         parts.back().kind == kind && parts.back().chunk == own.chunk;
+                         parts.back().work == work && parts.back().chunk == own.chunk;
     // A part begins with the model's own kernels: copies of gathered parameters run ahead of what
     // the stage waits for.
     if (!goes_on && !graph.operators[OperatorId(program.subject[i])].node.valid()) continue;
@@ -74,7 +70,7 @@ Stretch examine_parts(const TrainingGraph& graph, const Compiled& compiled, cons
     if (goes_on) {
       parts.back().end = Duration(end);
     } else {
-      parts.push_back({kind, at.micro_batch, own.chunk, Duration(begin), Duration(end)});
+      parts.push_back({work, at.micro_batch, own.chunk, Duration(begin), Duration(end)});
     }
   }
   return stretch;

@@ -10,8 +10,8 @@
 namespace tidemark::pipeline_picture_test {
 namespace {
 
-StagePart part(char kind, int micro_batch, int begin, int end) {
-  return {.kind = kind,
+StagePart part(StageWork work, int micro_batch, int begin, int end) {
+  return {.work = work,
           .micro_batch = micro_batch,
           .chunk = 0,
           .begin = Duration(begin),
@@ -22,10 +22,13 @@ StagePart part(char kind, int micro_batch, int begin, int end) {
 std::vector<StageResult> two_stages() {
   std::vector<StageResult> stages(2);
   stages[0].chunks.resize(1);
-  stages[0].parts = {part('F', 0, 0, 1000), part('F', 1, 1000, 2000), part('B', 0, 4000, 6000)};
+  stages[0].parts = {part(StageWork::kForward, 0, 0, 1000),
+                     part(StageWork::kForward, 1, 1000, 2000),
+                     part(StageWork::kBackward, 0, 4000, 6000)};
   stages[1].stage = 1;
   stages[1].chunks.resize(1);
-  stages[1].parts = {part('F', 0, 1000, 2000), part('B', 0, 2000, 4000)};
+  stages[1].parts = {part(StageWork::kForward, 0, 1000, 2000),
+                     part(StageWork::kBackward, 0, 2000, 4000)};
   return stages;
 }
 

@@ -79,13 +79,9 @@ std::string order_run(const TrainedModel& model, const Compiled& compiled) {
   for (const Occurrence& at : compiled.order.at) {
     const auto [kind, chunk] = part_of.at(at.op.value);
     if (at.step + 1 != compiled.order.steps || at.recompute) continue;
-    const bool forward = kind == PartKind::kForward;
-    if (!forward && !is_backward(kind) && !is_weight_backward(kind)) continue;
-    std::string word = fmt::format("{}{}",
-                                   forward             ? 'F'
-                                   : is_backward(kind) ? 'B'
-                                                       : 'W',
-                                   at.micro_batch);
+    const std::optional<StageWork> work = stage_work_of(kind);
+    if (!work) continue;
+    std::string word = fmt::format("{}{}", letter_of(*work), at.micro_batch);
     if (model.chunks.size() > 1) word += fmt::format(".{}", chunk);
     if (word == before) continue;
     text += (text.empty() ? "" : " ") + word;
@@ -168,12 +164,13 @@ TEST_SUITE("unit") {
   TEST_CASE("the parts of the stages are in the order of the schedule, after what they wait for") {
     const PointResult point = simulated(small_gpt(4, 4, 6, "pipeline: {size: 4, schedule: zb-h1}"),
                                         {.smallest_capacity = false});
-    std::map<std::tuple<char, int, int>, Duration> ended;  // kind, micro-batch, stage
+    std::map<std::tuple<StageWork, int, int>, Duration> ended;  // work, micro-batch, stage
     for (const StageResult& stage : point.stages) {
       std::string text;
       for (const StagePart& part : stage.parts) {
-        text += fmt::format("{}{}{}", text.empty() ? "" : " ", part.kind, part.micro_batch);
-        ended[{part.kind, part.micro_batch, stage.stage}] = part.end;
+        text +=
+            fmt::format("{}{}{}", text.empty() ? "" : " ", letter_of(part.work), part.micro_batch);
+        ended[{part.work, part.micro_batch, stage.stage}] = part.end;
       }
       CHECK(text == stage.order);
     }
@@ -181,10 +178,10 @@ TEST_SUITE("unit") {
       for (const StagePart& part : stage.parts) {
         CHECK(part.begin >= Duration(0));
         CHECK(part.end > part.begin);
-        if (part.kind == 'F' && stage.stage > 0)
-          CHECK(part.begin >= ended.at({'F', part.micro_batch, stage.stage - 1}));
-        if (part.kind == 'B' && stage.stage < 3)
-          CHECK(part.begin >= ended.at({'B', part.micro_batch, stage.stage + 1}));
+        if (part.work == StageWork::kForward && stage.stage > 0)
+          CHECK(part.begin >= ended.at({StageWork::kForward, part.micro_batch, stage.stage - 1}));
+        if (part.work == StageWork::kBackward && stage.stage < 3)
+          CHECK(part.begin >= ended.at({StageWork::kBackward, part.micro_batch, stage.stage + 1}));
       }
     }
   }
