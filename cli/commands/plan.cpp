@@ -181,13 +181,11 @@ std::string recomputed(const RematProblem& problem, const Schedule& schedule) {
   std::vector<char> computed(static_cast<std::size_t>(problem.size()), 0);
   for (const NodeIndex node : schedule) {
     if (std::exchange(computed[node], 1) == 0) continue;
-    const std::string& name = problem.name[node];
-    const std::size_t colon = name.find(": ");
-    const std::string layer = colon == std::string::npos ? "" : name.substr(0, colon);
+    if (problem.operator_kind[node].empty()) continue;
+    const std::string& layer = problem.layer[node];
     std::string& list = nodes[layer];
     if (list.empty()) layers.push_back(layer);
-    list +=
-        (list.empty() ? "" : ", ") + (colon == std::string::npos ? name : name.substr(colon + 2));
+    list += (list.empty() ? "" : ", ") + problem.operator_kind[node];
   }
   std::string text;
   for (std::size_t i = 0; i < std::min(layers.size(), kShown); ++i) {

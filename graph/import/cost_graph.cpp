@@ -43,10 +43,23 @@ struct Totals {
   std::int64_t cost = 0;
 };
 
+constexpr std::string_view kLayerEnd = ": ";  // between a layer's name and an operator's
+
+// Reads the layer and the kind of operator of a node, which other programs write into its name
+// alone: "h.0.attn: softmax".
+void read_operator(const Decoder& d, CostNode& node) {
+  const std::size_t end = node.name.rfind(kLayerEnd);
+  const bool has_layer = end != std::string::npos;
+  node.layer = d.optional<std::string>("layer", has_layer ? node.name.substr(0, end) : "");
+  node.operator_kind = d.optional<std::string>(
+      "operator", has_layer ? node.name.substr(end + kLayerEnd.size()) : node.name);
+}
+
 CostNode read_node(const Decoder& d, Totals& totals) {
   static constexpr std::array<std::string_view, 2> kKinds = {"forward", "backward"};
   CostNode node;
   node.name = d.required<std::string>("name");
+  read_operator(d, node);
   node.kind = d.required_word("kind", kKinds) == "forward" ? Phase::kForward : Phase::kBackward;
   node.cost = d.required<std::int64_t>("cost", at_least(0));
   node.bytes = d.required<Bytes>("bytes");

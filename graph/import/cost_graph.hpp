@@ -4,7 +4,9 @@
 //    "cost", "bytes", "workspace", "deps": [ids]}, ...]}
 // and, where a node may not be computed twice, "once": true; the repeated block of a model that a
 // forward node belongs to, "block": number; for a forward node off the main path from the samples
-// to the loss, "aside": true; where the output of a node is part of its one input's, "part": true.
+// to the loss, "aside": true; where the output of a node is part of its one input's, "part": true;
+// the layer of a node and the kind of its operator, "layer" and "operator": where they are missing,
+// the name is read as "LAYER: OPERATOR", or as the operator's.
 // Ids count from 0 in the order of the list, which is a topological order; other keys are ignored.
 #pragma once
 
@@ -23,6 +25,8 @@ using CostNodeId = Id<struct CostNodeTag>;
 
 struct CostNode {
   std::string name;
+  std::string layer;             // name of the layer; empty where the graph has none
+  std::string operator_kind;     // "linear", "softmax", ...; empty for what is no operator
   Phase kind = Phase::kForward;  // forward or backward
   std::int64_t cost = 0;         // abstract units of time
   Bytes bytes;                   // bytes of the output, resident from compute to free

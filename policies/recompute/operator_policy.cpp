@@ -111,26 +111,12 @@ std::vector<ForwardOperator> operators_of(const PolicyContext& context, const Bl
   return operators;
 }
 
-constexpr std::string_view kLayerEnd = ": ";  // between a layer's name and an operator's
-
-// "h.0.attn" of "h.0.attn: softmax".
-std::string_view layer_name(std::string_view node) {
-  const std::size_t at = node.rfind(kLayerEnd);
-  return at == std::string_view::npos ? std::string_view() : node.substr(0, at);
-}
-
-// "softmax" of "h.0.attn: softmax".
-std::string_view operator_name(std::string_view node) {
-  const std::size_t at = node.rfind(kLayerEnd);
-  return at == std::string_view::npos ? node : node.substr(at + kLayerEnd.size());
-}
-
 // Returns the kinds of the nodes. A part of another node's output costs nothing and is no operator.
 std::set<std::string> kinds_among(const RematProblem& problem,
                                   const std::vector<NodeIndex>& forward) {
   std::set<std::string> names;
   for (const NodeIndex node : forward) {
-    if (problem.cost[node] > 0) names.emplace(operator_name(problem.name[node]));
+    if (problem.cost[node] > 0) names.emplace(problem.operator_kind[node]);
   }
   return names;
 }
@@ -141,9 +127,9 @@ std::vector<ForwardOperator> operators_among(const RematProblem& problem,
   std::map<std::string_view, std::size_t> layers;
   std::vector<ForwardOperator> operators;
   for (const NodeIndex node : forward) {
-    const std::string& name = problem.name[node];
-    operators.push_back({.kind = operator_name(name),
-                         .layer = layers.emplace(layer_name(name), layers.size()).first->second,
+    const std::size_t layer = layers.emplace(problem.layer[node], layers.size()).first->second;
+    operators.push_back({.kind = problem.operator_kind[node],
+                         .layer = layer,
                          .block = problem.block[node],
                          .in_block = outputs.empty() || problem.block[node] != kNoBlock,
                          .passed_on = std::binary_search(outputs.begin(), outputs.end(), node)});

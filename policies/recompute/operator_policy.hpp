@@ -27,9 +27,7 @@ class OperatorPolicy : public ResidencyPolicy {
  public:
   // Drops the values that the chosen operators of each block make for backward.
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const final;
-  // Returns the schedule of a cost graph that keeps the results of all other forward nodes. Nodes
-  // are named as `tidemark graph --cost-graph` writes them, "LAYER: OPERATOR"; a name without a
-  // layer is the operator's.
+  // Returns the schedule of a cost graph that keeps the results of all other forward nodes.
   [[nodiscard]] Schedule schedule(const RematProblem& problem) const;
 
  protected:

@@ -37,7 +37,8 @@ RematProblem remat_problem(const CostGraph& graph) {
     problem.once.push_back(node.once);
     problem.block.push_back(node.block);
     problem.off_main_path.push_back(node.off_main_path);
-    problem.name.push_back(node.name);
+    problem.layer.push_back(node.layer);
+    problem.operator_kind.push_back(node.operator_kind);
     problem.base_cost += node.cost;
     std::vector<NodeIndex>& deps = problem.deps.emplace_back();
     for (const CostNodeId dep : node.deps) {

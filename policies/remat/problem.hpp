@@ -33,7 +33,8 @@ struct RematProblem {
   std::vector<bool> once;                       // by node: it may not be recomputed
   std::vector<int> block;                       // by node: repeated block, or kNoBlock
   std::vector<bool> off_main_path;              // by node: see CostNode::off_main_path
-  std::vector<std::string> name;                // by node; empty for a part of a problem
+  std::vector<std::string> layer;               // by node; empty for a part of a problem
+  std::vector<std::string> operator_kind;       // by node: "softmax"; empty for a part of a problem
   std::int64_t fixed = 0;                       // bytes resident all the time
   std::int64_t base_cost = 0;                   // cost of computing every node once
 

@@ -35,8 +35,10 @@ std::string content_of(const RematProblem& problem) {
   content.add_all(problem.block);
   for (const std::vector<NodeIndex>& deps : problem.deps)
     content.add_all(deps);
-  for (const std::string& name : problem.name)
-    content.add_all(name);
+  for (const std::string& layer : problem.layer)
+    content.add_all(layer);
+  for (const std::string& kind : problem.operator_kind)
+    content.add_all(kind);
   return content.take();
 }
 

@@ -236,6 +236,7 @@ void Builder::add_remainders(std::size_t rank, CostNodeId reader,
       const CostNode& made = result_.graph.nodes[node_of_[group]];
       remainder.node =
           result_.graph.nodes.push_back({.name = made.name + " results that outlive others",
+                                         .layer = made.layer,
                                          .kind = result_.graph.nodes[reader].kind,
                                          .bytes = Bytes(remainder.bytes),
                                          .deps = {from},
@@ -275,8 +276,11 @@ void Builder::make_nodes() {
   for (std::size_t rank = 0; rank < groups_.order.size(); ++rank) {
     const StepIndex group = groups_.order[rank];
     const Operator& op = graph_.operators[ops_[group]];
+    const std::string_view family = op.forward_family();
     const CostNodeId id = result_.graph.nodes.push_back(
         {.name = graph_.describe(ops_[group]),
+         .layer = std::string(graph_.layer_name(op.layer)),
+         .operator_kind = family.empty() ? op.name : std::string(family),
          .kind = op.phase == Phase::kForward ? Phase::kForward : Phase::kBackward,
          .block = graph_.block_of(op.layer)});
     std::vector<OperatorId> run;

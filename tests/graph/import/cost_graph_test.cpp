@@ -56,6 +56,22 @@ std::string error_of(const std::string& text) {
 const std::string kData = test::data_path("rematerialization/");
 
 TEST_SUITE("unit") {
+  TEST_CASE("a node's name says layer and operator where the file does not") {
+    const CostGraph graph = read(R"({"name": "g", "fixed_bytes": 0, "nodes": [
+      {"id": 0, "name": "h.0: attn: softmax", "kind": "forward", "cost": 1, "bytes": 8,
+       "workspace": 0, "deps": []},
+      {"id": 1, "name": "gelu", "kind": "forward", "cost": 1, "bytes": 8, "workspace": 0, "deps": []},
+      {"id": 2, "name": "a: b", "layer": "h.1", "operator": "linear", "kind": "forward", "cost": 1,
+       "bytes": 8, "workspace": 0, "deps": []}]})");
+    const auto node = [&](std::uint32_t id) { return graph.nodes[CostNodeId(id)]; };
+    CHECK(node(0).layer == "h.0: attn");
+    CHECK(node(0).operator_kind == "softmax");
+    CHECK(node(1).layer.empty());
+    CHECK(node(1).operator_kind == "gelu");
+    CHECK(node(2).layer == "h.1");
+    CHECK(node(2).operator_kind == "linear");
+  }
+
   TEST_CASE("a cost graph is read with sizes, kinds and dependencies") {
     const CostGraph graph = read(graph_text(
         {{.id = "0", .cost = "10", .bytes = "100", .workspace = "7"},

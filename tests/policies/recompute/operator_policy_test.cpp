@@ -27,14 +27,21 @@ class EverySecond final : public OperatorPolicy {
   }
 };
 
-// A chain of forward nodes by name, two to a block, and their backward nodes; all of 1 byte. Node i
+struct LayerOperator {
+  std::string layer;
+  std::string kind;
+};
+
+// A chain of forward operators, two to a block, and their backward nodes; all of 1 byte. Node i
 // costs 2^i, so that the sum tells which are recomputed.
-RematProblem chain(const std::vector<std::string>& names, bool blocks) {
+RematProblem chain(const std::vector<LayerOperator>& operators, bool blocks) {
   CostGraph graph;
-  const auto n = static_cast<std::uint32_t>(names.size());
+  const auto n = static_cast<std::uint32_t>(operators.size());
   for (std::uint32_t v = 0; v < n; ++v) {
     graph.nodes.push_back(
-        {.name = names[v],
+        {.name = "n",
+         .layer = operators[v].layer,
+         .operator_kind = operators[v].kind,
          .cost = std::int64_t{1} << v,
          .bytes = Bytes(1),
          .deps = v == 0 ? std::vector<CostNodeId>{} : std::vector{CostNodeId(v - 1)},
@@ -56,18 +63,20 @@ std::int64_t repeated(const OperatorPolicy& policy, const RematProblem& problem)
 }  // namespace
 
 TEST_SUITE("unit") {
-  TEST_CASE("the choice on a cost graph sees operators by layer, block and name") {
+  TEST_CASE("the choice on a cost graph sees operators by layer, block and kind") {
     // Layers a and c are numbers 0 and 2; positions 1, 3, 5 are the second of each.
-    const std::vector<std::string> names = {"a: x", "a: y", "b: x", "b: y", "c: x", "c: y"};
+    const std::vector<LayerOperator> operators = {{"a", "x"}, {"a", "y"}, {"b", "x"},
+                                                  {"b", "y"}, {"c", "x"}, {"c", "y"}};
     // The last is still there when the first backward node, right behind it, reads it.
-    CHECK(repeated(EverySecond(), chain(names, false)) == 2);
+    CHECK(repeated(EverySecond(), chain(operators, false)) == 2);
     // The second node of a block is its output, which stays; of the last block the next reader is
     // in backward, and its last forward node counts.
-    CHECK(repeated(EverySecond(), chain(names, true)) == 0);
+    CHECK(repeated(EverySecond(), chain(operators, true)) == 0);
   }
 
-  TEST_CASE("a name without a layer is the operator's, and parts are no operators") {
-    const RematProblem problem = chain({"linear", "gelu", "h: gelu", "linear"}, false);
+  TEST_CASE("a kind is recomputed in every layer and outside of them") {
+    const RematProblem problem =
+        chain({{"", "linear"}, {"", "gelu"}, {"h", "gelu"}, {"", "linear"}}, false);
     const Value value = parse_document("{recompute: [gelu]}", "test");
     const PlanResult plan =
         selective_plan().decode(Decoder(value))(problem, {.budget = Bytes(1000)});
@@ -77,8 +86,9 @@ TEST_SUITE("unit") {
 
   TEST_CASE("every other operator of a saved kind is recomputed with the rest") {
     // Saved are the first and the third linear; what lies between is recomputed together.
-    const RematProblem problem =
-        chain({"linear", "gelu", "linear", "gelu", "linear", "gelu"}, false);
+    const RematProblem problem = chain(
+        {{"", "linear"}, {"", "gelu"}, {"", "linear"}, {"", "gelu"}, {"", "linear"}, {"", "gelu"}},
+        false);
     const auto more = [&](const char* parameters) {
       const Value value = parse_document(parameters, "test");
       const PlanResult plan =
