@@ -165,16 +165,11 @@ void refuse_version(const Decoder& allocator, const AllocatorRegistry& allocator
 }
 
 // Expandable segments came with PyTorch 2.1.
-void check_segments(const Decoder& allocator, const FrameworkRules& framework) {
-  if (framework.has_expandable_segments) return;
-  const Value* key = allocator.value().find("expandable_segments");
-  const Value* conf = allocator.value().find("conf");
-  const bool set = key != nullptr && key->is_scalar() && key->scalar == "true";
-  const bool in_conf = conf != nullptr && conf->is_scalar() &&
-                       conf->scalar.find("expandable_segments:True") != std::string::npos;
-  if (!set && !in_conf) return;
+void check_segments(const Decoder& allocator, const AllocatorModel& model,
+                    const FrameworkRules& framework) {
+  if (framework.has_expandable_segments || !model.expands_segments()) return;
   allocator.fail_at(
-      set ? "expandable_segments" : "conf",
+      allocator.has("expandable_segments") ? "expandable_segments" : "conf",
       fmt::format("{} has no expandable segments, which came with PyTorch 2.1", framework.name));
 }
 
@@ -190,7 +185,7 @@ std::unique_ptr<const AllocatorModel> decode_allocator(const Decoder& scenario,
   const std::string word = allocator.optional_word("kind", allocators.names(), standard);
   std::unique_ptr<const AllocatorModel> model = allocators.find(word)->decode(allocator);
   allocator.finish();
-  check_segments(allocator, framework);
+  check_segments(allocator, *model, framework);
   return model;
 }
 

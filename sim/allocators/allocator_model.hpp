@@ -111,6 +111,8 @@ class AllocatorModel {
   }
   // Returns changes of options that may reduce fragmentation, least intrusive first.
   [[nodiscard]] virtual std::vector<AllocatorChange> changes() const { return {}; }
+  // Whether the options ask for PyTorch's expandable segments, which older versions lack.
+  [[nodiscard]] virtual bool expands_segments() const { return false; }
   // Whether the last step is captured as a CUDA graph, whose replays allocate nothing.
   [[nodiscard]] virtual bool captures_last_step() const { return false; }
   // Returns the addresses of the allocations in a run; `timeline` is that of an equal run with

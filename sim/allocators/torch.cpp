@@ -102,6 +102,7 @@ class TorchModel final : public AllocatorModel {
     return std::min(capacity - process_overhead, Bytes(static_cast<std::int64_t>(allowed)));
   }
   [[nodiscard]] std::vector<AllocatorChange> changes() const override;
+  [[nodiscard]] bool expands_segments() const override { return options_.expandable_segments; }
   [[nodiscard]] bool captures_last_step() const override { return options_.cuda_graph; }
   [[nodiscard]] AddressLayout layout(const AllocatorRun& run,
                                      const MemoryTimeline& timeline) const override {
