@@ -50,7 +50,7 @@ struct AllocatorRun {
 };
 
 // The calls of a program, and the memory to make them in.
-struct AllocatorReplay {
+struct CallRun {
   const AllocatorCalls& calls;
   const StepProgram& program;  // whose calls they are
   Bytes capacity;              // as in AllocatorRun
@@ -61,7 +61,7 @@ struct AllocatorReplay {
 };
 
 // Memory that steps reserve, as far as they got.
-struct ReplayedSteps {
+struct CalledSteps {
   std::vector<StepReserved> steps;
   std::optional<int> fails_in;  // the step that ran out of memory
 };
@@ -93,8 +93,7 @@ class AllocatorModel {
   [[nodiscard]] virtual std::vector<RunResult> run_ranks(std::span<const AllocatorRun> ranks,
                                                          std::span<OutOfMemory> failures) const = 0;
   // Makes the calls on a fresh allocator. Nothing where the allocator does more than they tell.
-  [[nodiscard]] virtual std::optional<ReplayedSteps> replay(
-      const AllocatorReplay& /*calls*/) const {
+  [[nodiscard]] virtual std::optional<CalledSteps> make_calls(const CallRun& /*calls*/) const {
     return std::nullopt;
   }
   // Plans the addresses of a program, for allocators that plan ahead.

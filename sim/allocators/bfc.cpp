@@ -1,7 +1,7 @@
 // The allocator `bfc`.
 #include "graph/core/errors.hpp"
 #include "sim/allocators/entries.hpp"
-#include "sim/allocators/replay_on.hpp"
+#include "sim/allocators/make_calls_on.hpp"
 #include "sim/allocators/run_on.hpp"
 #include "sim/engine/event_loop_run.hpp"
 #include "sim/memory/bfc_allocator.hpp"
@@ -44,8 +44,8 @@ class BfcModel final : public AllocatorModel {
     return run_on(BfcAllocator(at_least_none(run.capacity), options_for(run.capacity)), run,
                   failure);
   }
-  [[nodiscard]] std::optional<ReplayedSteps> replay(const AllocatorReplay& on) const override {
-    return replay_on(BfcAllocator(at_least_none(on.capacity), options_for(on.capacity)), on);
+  [[nodiscard]] std::optional<CalledSteps> make_calls(const CallRun& on) const override {
+    return make_calls_on(BfcAllocator(at_least_none(on.capacity), options_for(on.capacity)), on);
   }
   [[nodiscard]] std::vector<RunResult> run_ranks(std::span<const AllocatorRun> ranks,
                                                  std::span<OutOfMemory> failures) const override {

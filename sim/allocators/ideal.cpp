@@ -1,6 +1,6 @@
 // The allocator `ideal`.
 #include "sim/allocators/entries.hpp"
-#include "sim/allocators/replay_on.hpp"
+#include "sim/allocators/make_calls_on.hpp"
 #include "sim/allocators/run_on.hpp"
 #include "sim/engine/event_loop_run.hpp"
 #include "sim/memory/ideal_allocator.hpp"
@@ -31,8 +31,8 @@ class IdealModel final : public AllocatorModel {
   RunResult run(const AllocatorRun& run, OutOfMemory* failure) const override {
     return run_on(IdealAllocator(at_least_none(run.capacity)), run, failure);
   }
-  [[nodiscard]] std::optional<ReplayedSteps> replay(const AllocatorReplay& on) const override {
-    return replay_on(IdealAllocator(at_least_none(on.capacity)), on);
+  [[nodiscard]] std::optional<CalledSteps> make_calls(const CallRun& on) const override {
+    return make_calls_on(IdealAllocator(at_least_none(on.capacity)), on);
   }
   [[nodiscard]] std::vector<RunResult> run_ranks(std::span<const AllocatorRun> ranks,
                                                  std::span<OutOfMemory> failures) const override {

@@ -6,7 +6,7 @@
 
 #include "graph/core/errors.hpp"
 #include "sim/allocators/entries.hpp"
-#include "sim/allocators/replay_on.hpp"
+#include "sim/allocators/make_calls_on.hpp"
 #include "sim/allocators/run_on.hpp"
 #include "sim/engine/event_loop_run.hpp"
 #include "sim/memory/torch/torch_allocator.hpp"
@@ -86,9 +86,9 @@ class TorchModel final : public AllocatorModel {
     });
   }
   // A CUDA graph is captured in the last step only.
-  [[nodiscard]] std::optional<ReplayedSteps> replay(const AllocatorReplay& on) const override {
+  [[nodiscard]] std::optional<CalledSteps> make_calls(const CallRun& on) const override {
     if (options_.cuda_graph) return std::nullopt;
-    return replay_on(TorchAllocator(on.capacity, options_, on.process_overhead), on);
+    return make_calls_on(TorchAllocator(on.capacity, options_, on.process_overhead), on);
   }
   [[nodiscard]] bool needs_what_it_reserves() const override {
     return !options_.memory_fraction && !options_.expandable_segments;

@@ -51,14 +51,14 @@ ConvergenceSearch find_convergence(LongerPrograms& longer, const Compiled& compi
   }
   int steps = 2 * spec.training.steps;
   if (!found.step && steps <= limit && calls != nullptr && calls->further) {
-    std::optional<ReplayedSteps> replayed = replay_calls(spec, compiled, calls, capacity, limit);
-    if (replayed && !replayed->fails_in) {
-      found.steps = std::move(replayed->steps);
+    std::optional<CalledSteps> called = make_calls(spec, compiled, calls, capacity, limit);
+    if (called && !called->fails_in) {
+      found.steps = std::move(called->steps);
       found.step = converged_step(found.steps);
       return search;
     }
     // The program of the steps up to the one that fails is run for its report.
-    while (replayed && steps <= *replayed->fails_in)
+    while (called && steps <= *called->fails_in)
       steps *= 2;
   }
   for (; !found.step && steps <= limit; steps *= 2) {

@@ -55,14 +55,14 @@ RunResult run_compiled(const StepSpec& spec, const Compiled& compiled, Scratch& 
       [&](const AllocatorRun& run) { return spec.allocator->run(run, failure); });
 }
 
-std::optional<ReplayedSteps> replay_calls(const StepSpec& spec, const Compiled& compiled,
-                                          const AllocatorCalls* calls, Bytes capacity, int limit) {
+std::optional<CalledSteps> make_calls(const StepSpec& spec, const Compiled& compiled,
+                                      const AllocatorCalls* calls, Bytes capacity, int limit) {
   if (calls == nullptr || compiled.eviction != nullptr) return std::nullopt;
-  return spec.allocator->replay({.calls = *calls,
-                                 .program = compiled.program,
-                                 .capacity = capacity,
-                                 .process_overhead = process_overhead(spec),
-                                 .limit = limit});
+  return spec.allocator->make_calls({.calls = *calls,
+                                     .program = compiled.program,
+                                     .capacity = capacity,
+                                     .process_overhead = process_overhead(spec),
+                                     .limit = limit});
 }
 
 std::vector<RunResult> run_stages(const StepSpec& spec, std::span<const Compiled> stages,

@@ -28,12 +28,11 @@ namespace tidemark {
                                                 std::span<const Compiled> stages,
                                                 std::span<Scratch> scratch, Bytes capacity);
 
-// Makes the program's calls on a fresh allocator: see AllocatorModel::replay. Nothing where `calls`
-// is null, or where a run does more than they tell.
-[[nodiscard]] std::optional<ReplayedSteps> replay_calls(const StepSpec& spec,
-                                                        const Compiled& compiled,
-                                                        const AllocatorCalls* calls, Bytes capacity,
-                                                        int limit);
+// Makes the program's calls on a fresh allocator: see AllocatorModel::make_calls. Nothing where
+// `calls` is null, or where a run does more than they tell.
+[[nodiscard]] std::optional<CalledSteps> make_calls(const StepSpec& spec, const Compiled& compiled,
+                                                    const AllocatorCalls* calls, Bytes capacity,
+                                                    int limit);
 
 // Returns the addresses of the step's allocations on its device, with unlimited memory unless
 // `limited`; `timeline` is that of an equal run. Empty where the allocator has no addresses.

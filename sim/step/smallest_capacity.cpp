@@ -19,9 +19,8 @@ const Compiled* failing_later(LongerPrograms& longer, const Compiled& compiled,
   // that of the configured steps.
   if (compiled.eviction != nullptr) return nullptr;
   if (calls != nullptr && calls->further) {
-    const std::optional<ReplayedSteps> replayed =
-        replay_calls(spec, compiled, calls, usable, limit);
-    if (replayed && (!replayed->fails_in || *replayed->fails_in < calls->steps())) return nullptr;
+    const std::optional<CalledSteps> called = make_calls(spec, compiled, calls, usable, limit);
+    if (called && (!called->fails_in || *called->fails_in < calls->steps())) return nullptr;
   }
   Scratch scratch;
   const RunResult run = run_compiled(spec, compiled, scratch, usable, true);
@@ -47,9 +46,9 @@ Bytes smallest_capacity(const StepSpec& spec, const Compiled& compiled, const Al
   }
   Scratch scratch;
   const auto fits = [&](std::int64_t capacity) {
-    const std::optional<ReplayedSteps> replayed =
-        replay_calls(spec, compiled, calls, Bytes(capacity), compiled.order.steps);
-    if (replayed) return !replayed->fails_in;
+    const std::optional<CalledSteps> called =
+        make_calls(spec, compiled, calls, Bytes(capacity), compiled.order.steps);
+    if (called) return !called->fails_in;
     return run_compiled(spec, compiled, scratch, Bytes(capacity), false).status ==
            RunStatus::kCompleted;
   };

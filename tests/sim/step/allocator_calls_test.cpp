@@ -80,11 +80,11 @@ TEST_SUITE("property") {
           const auto calls = allocator_calls(step.compiled.program, step.compiled.order);
           REQUIRE(calls);
           if (!calls->further) continue;  // nothing is said of steps that may differ
-          const auto replayed =
-              replay_calls(step.scenario, step.compiled, &*calls, kUnlimited, kFurther);
-          REQUIRE(replayed);
-          const int steps = static_cast<int>(replayed->steps.size());
-          CHECK(converged_step(replayed->steps).has_value());
+          const auto called =
+              make_calls(step.scenario, step.compiled, &*calls, kUnlimited, kFurther);
+          REQUIRE(called);
+          const int steps = static_cast<int>(called->steps.size());
+          CHECK(converged_step(called->steps).has_value());
           const Step longer = compiled_step(
               scenario_of(kModels[m], allocator, kTrainings[t], kPolicies[p], steps), environment);
           Scratch scratch;
@@ -92,7 +92,7 @@ TEST_SUITE("property") {
               run_compiled(longer.scenario, longer.compiled, scratch, kUnlimited, true);
           REQUIRE(run.status == RunStatus::kCompleted);
           CHECK(reserved_by_step(longer.compiled.program, longer.compiled.order, scratch) ==
-                replayed->steps);
+                called->steps);
           ++compared;
         }
       }
@@ -117,15 +117,15 @@ TEST_SUITE("property") {
         const Bytes least = whole.most_live * 9 / 10;
         const Bytes capacity = least + (whole.most_reserved - least) * part / 10;
         const RunResult run = run_compiled(step.scenario, step.compiled, scratch, capacity, true);
-        const auto replayed = replay_calls(step.scenario, step.compiled, &*calls, capacity, 2);
-        REQUIRE(replayed);
-        CHECK(replayed->fails_in.has_value() == (run.status == RunStatus::kOutOfMemory));
-        if (replayed->fails_in) {
+        const auto called = make_calls(step.scenario, step.compiled, &*calls, capacity, 2);
+        REQUIRE(called);
+        CHECK(called->fails_in.has_value() == (run.status == RunStatus::kOutOfMemory));
+        if (called->fails_in) {
           ++failed;
           const Position at = step.compiled.program.position[run.failed_instruction];
-          CHECK(*replayed->fails_in == step.compiled.order.at[at].step);
+          CHECK(*called->fails_in == step.compiled.order.at[at].step);
         } else {
-          CHECK(replayed->steps ==
+          CHECK(called->steps ==
                 reserved_by_step(step.compiled.program, step.compiled.order, scratch));
         }
       }

@@ -11,14 +11,14 @@ namespace tidemark {
 
 // Makes the calls of steps, one by one.
 template <class A>
-class CallReplay {
+class CallLoop {
  public:
-  CallReplay(A& allocator, const AllocatorReplay& on)
+  CallLoop(A& allocator, const CallRun& on)
       : allocator_(allocator), on_(on), names_(on.program.allocations.size()) {}
 
-  ReplayedSteps run() {
+  CalledSteps run() {
     const int own = on_.calls.steps();
-    ReplayedSteps result;
+    CalledSteps result;
     for (int step = 0; step < own; ++step) {
       if (!run_step(on_.calls.of_step(step), 0, result)) return result;
     }
@@ -35,7 +35,7 @@ class CallReplay {
  private:
   // Further steps name their allocations in turn by one half of the names and the other, as what
   // one step leaves is freed in the next.
-  bool run_step(std::span<const AllocatorCall> calls, std::size_t odd, ReplayedSteps& result) {
+  bool run_step(std::span<const AllocatorCall> calls, std::size_t odd, CalledSteps& result) {
     const Bytes before = result.steps.empty() ? Bytes(0) : result.steps.back().end;
     StepReserved& step = result.steps.emplace_back(StepReserved{.peak = before, .end = before});
     for (const AllocatorCall call : calls) {
@@ -60,17 +60,17 @@ class CallReplay {
   }
 
   A& allocator_;
-  const AllocatorReplay& on_;
+  const CallRun& on_;
   std::size_t names_;
 };
 
 template <class A>
-ReplayedSteps replay_on(A&& allocator, const AllocatorReplay& on) {
+CalledSteps make_calls_on(A&& allocator, const CallRun& on) {
   const std::size_t names = on.program.allocations.size();
   allocator.reserve(2 * names);
   use_pools(allocator, on.program);
   use_pools(allocator, on.program, names);
-  return CallReplay<std::remove_reference_t<A>>(allocator, on).run();
+  return CallLoop<std::remove_reference_t<A>>(allocator, on).run();
 }
 
 }  // namespace tidemark
