@@ -33,9 +33,9 @@ std::string json_text(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// Nanoseconds as microseconds, to the nanosecond.
+// A time that is written as microseconds, to the nanosecond.
 struct Microseconds {
-  std::int64_t ns = 0;
+  Duration time{};
 };
 
 }  // namespace
@@ -46,8 +46,9 @@ template <>
 struct fmt::formatter<tidemark::chrome_trace_detail::Microseconds> {
   constexpr auto parse(format_parse_context& context) { return context.begin(); }
   template <class Context>
-  auto format(tidemark::chrome_trace_detail::Microseconds time, Context& context) const {
-    return fmt::format_to(context.out(), FMT_COMPILE("{}.{:03}"), time.ns / 1000, time.ns % 1000);
+  auto format(tidemark::chrome_trace_detail::Microseconds written, Context& context) const {
+    const std::int64_t ns = written.time.count();
+    return fmt::format_to(context.out(), FMT_COMPILE("{}.{:03}"), ns / 1000, ns % 1000);
   }
 };
 
@@ -165,7 +166,7 @@ void ChromeWriter::annotations() {
            model_.slices[last + 1].step == model_.slices[first].step) {
       ++last;
     }
-    const std::int64_t begin = model_.slices[first].host_begin;
+    const Duration begin = model_.slices[first].host_begin;
     event(
         FMT_COMPILE(
             R"({{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#{}", "pid": {}, "tid": {}, "ts": {}, "dur": {}}})"),
@@ -193,7 +194,7 @@ void ChromeWriter::slice(const TraceSlice& slice) {
       launch ? "cudaLaunchKernel" : "cudaMemcpyAsync", kHostProcess, kHostThread,
       Microseconds{slice.host_begin}, Microseconds{slice.host_end - slice.host_begin},
       slice.instruction, slice.instruction);
-  if (slice.restored > 0) {
+  if (slice.restored > Duration(0)) {
     event(
         FMT_COMPILE(
             R"({{"ph": "X", "cat": "kernel", "name": "restore evicted", "pid": {}, "tid": {}, "ts": {}, "dur": {}, "args": {{"stream": {}, "device": {}, "step": {}, "phase": "{}", "recompute": true}}}})"),
@@ -210,7 +211,7 @@ void ChromeWriter::slice(const TraceSlice& slice) {
     return;
   }
   const std::int64_t bytes = program_.allocations[slice.allocation].bytes.count;
-  const auto ns = static_cast<double>(std::max<std::int64_t>(slice.end - slice.begin, 1));
+  const auto ns = static_cast<double>(std::max(slice.end - slice.begin, Duration(1)).count());
   event(
       FMT_COMPILE(
           R"-({{"ph": "X", "cat": "gpu_memcpy", "name": {}, "pid": {}, "tid": {}, "ts": {}, "dur": {}, "args": {{"stream": {}, "device": {}, "External id": {}, "correlation": {}, "step": {}, "phase": "{}", "bytes": {}, "memory bandwidth (GB/s)": {:.3f}, "tensor": {}}}}})-"),

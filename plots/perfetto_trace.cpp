@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 
 #include <fmt/format.h>
 
@@ -87,9 +86,9 @@ class PerfettoWriter {
   void begin(std::uint64_t track, std::string_view category, std::string_view name);
   void annotate(std::string_view name, std::int64_t value);
   void annotate(std::string_view name, std::string_view value);
-  void put_event(std::int64_t time);
-  void end(std::uint64_t track, std::int64_t time);
-  void counter(std::uint64_t track, std::int64_t time, std::int64_t value);
+  void put_event(Duration time);
+  void end(std::uint64_t track, Duration time);
+  void counter(std::uint64_t track, Duration time, Bytes value);
   void tracks();
   void stream(Stream stream);
   void slice(const TraceSlice& slice, std::size_t index);
@@ -178,24 +177,24 @@ void PerfettoWriter::annotate(std::string_view name, std::string_view value) {
   event_.message(event::kAnnotation, part_);
 }
 
-void PerfettoWriter::put_event(std::int64_t time) {
-  packet_.integer(packet::kTimestamp, time);
+void PerfettoWriter::put_event(Duration time) {
+  packet_.integer(packet::kTimestamp, time.count());
   packet_.message(packet::kEvent, event_);
   put();
 }
 
-void PerfettoWriter::end(std::uint64_t track, std::int64_t time) {
+void PerfettoWriter::end(std::uint64_t track, Duration time) {
   event_.clear();
   event_.varint(event::kType, event::kSliceEnd);
   event_.varint(event::kTrack, track);
   put_event(time);
 }
 
-void PerfettoWriter::counter(std::uint64_t track, std::int64_t time, std::int64_t value) {
+void PerfettoWriter::counter(std::uint64_t track, Duration time, Bytes value) {
   event_.clear();
   event_.varint(event::kType, event::kCounter);
   event_.varint(event::kTrack, track);
-  event_.integer(event::kCounterValue, value);
+  event_.integer(event::kCounterValue, value.count);
   put_event(time);
 }
 
@@ -216,7 +215,7 @@ void PerfettoWriter::tracks() {
 void PerfettoWriter::slice(const TraceSlice& slice, std::size_t index) {
   const std::uint64_t track = kStreamTracks + static_cast<std::uint64_t>(slice.stream);
   const bool launch = slice.opcode == Opcode::kLaunch;
-  if (slice.restored > 0) {
+  if (slice.restored > Duration(0)) {
     begin(track, "kernel", "restore evicted");
     put_event(slice.begin - slice.restored);
     end(track, slice.begin);
@@ -245,16 +244,16 @@ void PerfettoWriter::slice(const TraceSlice& slice, std::size_t index) {
 // are around them.
 void PerfettoWriter::stream(Stream stream) {
   const std::uint64_t track = kStreamTracks + static_cast<std::uint64_t>(stream);
-  std::vector<std::int64_t> open;  // ends of the spans around the slice
-  std::size_t next = 0;            // span
-  const auto close_until = [&](std::int64_t time) {
+  std::vector<Duration> open;  // ends of the spans around the slice
+  std::size_t next = 0;        // span
+  const auto close_until = [&](Duration time) {
     for (; !open.empty() && open.back() <= time; open.pop_back())
       end(track, open.back());
   };
   for (std::size_t s = 0; s < model_.slices.size(); ++s) {
     const TraceSlice& at = model_.slices[s];
     if (at.stream != stream) continue;
-    const std::int64_t first = at.begin - at.restored;
+    const Duration first = at.begin - at.restored;
     if (stream == Stream::kCompute) {
       // A slice that takes no time stays inside the span that ends with it.
       if (next < model_.spans.size() && model_.spans[next].begin <= first) close_until(first);
@@ -270,7 +269,7 @@ void PerfettoWriter::stream(Stream stream) {
     }
     slice(at, s);
   }
-  close_until(std::numeric_limits<std::int64_t>::max());
+  close_until(Duration::max());
 }
 
 void PerfettoWriter::host() {
@@ -292,11 +291,11 @@ void PerfettoWriter::counters() {
     for (std::size_t r = 0; r < kRoles; ++r) {
       if (at.by_role[r] == last[r]) continue;
       last[r] = at.by_role[r];
-      counter(kRoleTracks + r, at.time, last[r].count);
+      counter(kRoleTracks + r, at.time, last[r]);
     }
     if (at.reserved == reserved) continue;
     reserved = at.reserved;
-    counter(kReservedTrack, at.time, reserved.count);
+    counter(kReservedTrack, at.time, reserved);
   }
 }
 

@@ -63,16 +63,16 @@ void TraceBuilder::slices() {
                      .recompute = launch && occurrence.recompute,
                      .step = occurrence.step,
                      .op = occurrence.op,
-                     .begin = scratch_.started[i],
-                     .end = scratch_.finished[i],
-                     .host_end = scratch_.enqueued[i]};
+                     .begin = Duration(scratch_.started[i]),
+                     .end = Duration(scratch_.finished[i]),
+                     .host_end = Duration(scratch_.enqueued[i])};
     if (launch && i < scratch_.restored.size()) {
-      slice.restored = std::min(scratch_.restored[i], slice.end - slice.begin);
+      slice.restored = std::min(Duration(scratch_.restored[i]), slice.end - slice.begin);
     }
     slice.begin += slice.restored;
     const Duration dispatch =
         launch ? costs_.dispatch[OperatorId(program_.subject[i])] : costs_.copy_dispatch;
-    slice.host_begin = slice.host_end - dispatch.count();
+    slice.host_begin = slice.host_end - dispatch;
     if (!launch) slice.allocation = AllocationId(program_.subject[i]);
     model_.slices.push_back(slice);
   }
@@ -127,7 +127,7 @@ void TraceBuilder::spans() {
   for (const TraceSlice& slice : model_.slices) {
     if (slice.stream != Stream::kCompute) continue;
     std::vector<TraceSpan>& spans = model_.spans;
-    const std::int64_t begin = slice.begin - slice.restored;
+    const Duration begin = slice.begin - slice.restored;
     if (step == kNoSlice || spans[step].step != slice.step) {
       step = spans.size();
       spans.push_back({.step = slice.step, .whole_step = true, .begin = begin});
@@ -152,23 +152,22 @@ void TraceBuilder::memory() {
   };
   IdVector<AllocationId, std::size_t> open(program_.allocations.size(), kNoSlice);
   for (const TimelinePoint& point : timeline_.points) {
-    const std::int64_t time = point.time.count();
-    if (any && time != now.time) {
+    if (any && point.time != now.time) {
       flush();
       highest = {};
     }
     const Allocation& allocation = program_.allocations[point.allocation];
     now.by_role[static_cast<std::size_t>(allocation.role)] += point.sign * allocation.bytes;
-    now.time = time;
+    now.time = point.time;
     now.live = point.live;
     now.reserved = point.reserved;
     any = true;
     if (now.live > highest.live) highest = now;
     if (point.sign > 0) {
       open[point.allocation] = model_.lifetimes.size();
-      model_.lifetimes.push_back({point.allocation, time, timeline_.end.count()});
+      model_.lifetimes.push_back({point.allocation, point.time, timeline_.end});
     } else if (point.sign < 0 && open[point.allocation] != kNoSlice) {
-      model_.lifetimes[open[point.allocation]].end = time;
+      model_.lifetimes[open[point.allocation]].end = point.time;
       open[point.allocation] = kNoSlice;
     }
   }

@@ -1,5 +1,5 @@
 // A run as the events that trace viewers show: slices on tracks, flows between them, counters of
-// memory and lifetimes of tensors. Times in integer nanoseconds since the run began.
+// memory and lifetimes of tensors. Times count from the beginning of the run.
 //
 //   host      |op|op|op|                         dispatch of each kernel and copy
 //   compute   [step 0 [forward |k| |k|k| ][backward |k|k| |k| ]]
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "graph/analysis/program_order.hpp"
+#include "graph/core/units.hpp"
 #include "graph/ir/training_graph.hpp"
 #include "sim/engine/cost_table.hpp"
 #include "sim/result/timeline.hpp"
@@ -28,12 +29,12 @@ struct TraceSlice {
   int step = 0;
   OperatorId op;            // for a copy: the operator that it serves
   AllocationId allocation;  // for a copy: the allocation on the device
-  std::int64_t begin = 0;
-  std::int64_t end = 0;  // after `begin`, or equal where the device charges nothing
+  Duration begin{};
+  Duration end{};  // after `begin`, or equal where the device charges nothing
   // Compute time right before `begin` that went into operators recomputed for evicted allocations.
-  std::int64_t restored = 0;
-  std::int64_t host_begin = 0;  // begin of its dispatch
-  std::int64_t host_end = 0;
+  Duration restored{};
+  Duration host_begin{};  // begin of its dispatch
+  Duration host_end{};
 };
 
 enum class FlowKind : std::uint8_t {
@@ -56,12 +57,12 @@ struct TraceSpan {
   int step = 0;
   bool whole_step = false;
   Phase phase = Phase::kForward;
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
+  Duration begin{};
+  Duration end{};
 };
 
 struct TraceCounter {
-  std::int64_t time = 0;
+  Duration time{};
   BytesByRole by_role{};  // live bytes
   Bytes live;
   Bytes reserved;
@@ -69,8 +70,8 @@ struct TraceCounter {
 
 struct TraceLifetime {
   AllocationId allocation;
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
+  Duration begin{};
+  Duration end{};
 };
 
 struct TraceModel {
