@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <string>
 
 #include <fmt/format.h>
@@ -34,12 +35,12 @@ void add_least(SvgChart& chart, const ProvenLeast& least) {
   const double whole = chart.x.end - chart.x.begin;
   double half = whole * 0.06;
   for (std::size_t i = 1; i < least.by_budget.size(); ++i) {
-    const auto apart = least.by_budget[i].first - least.by_budget[i - 1].first;
-    half = std::min(half, static_cast<double>(apart) * 0.4);
+    const Bytes apart = least.by_budget[i].first - least.by_budget[i - 1].first;
+    half = std::min(half, static_cast<double>(apart.count) * 0.4);
   }
   bool explained = false;
   for (const auto& [budget, overhead] : least.by_budget) {
-    const auto at = static_cast<double>(budget);
+    const auto at = static_cast<double>(budget.count);
     chart.lines.push_back({.label = explained ? "" : least_label(least),
                            .points = {{at - half, overhead}, {at + half, overhead}},
                            .rgb = kLeastInk,
@@ -134,7 +135,7 @@ SvgChart budget_chart(const std::string& title, const std::vector<BudgetPoint>& 
   std::vector<std::string> policies;
   double highest = 0.01;
   double lowest = 0;
-  double first = static_cast<double>(points.front().budget);
+  double first = static_cast<double>(points.front().budget.count);
   double last = first;
   for (const BudgetPoint& point : points) {
     if (std::find(policies.begin(), policies.end(), point.policy) == policies.end()) {
@@ -142,8 +143,8 @@ SvgChart budget_chart(const std::string& title, const std::vector<BudgetPoint>& 
     }
     highest = std::max(highest, point.overhead.value_or(0));
     lowest = std::min(lowest, point.overhead.value_or(0));
-    first = std::min(first, static_cast<double>(point.budget));
-    last = std::max(last, static_cast<double>(point.budget));
+    first = std::min(first, static_cast<double>(point.budget.count));
+    last = std::max(last, static_cast<double>(point.budget.count));
   }
   for (const auto& [budget, overhead] : least.by_budget)
     highest = std::max(highest, overhead);
@@ -161,7 +162,7 @@ SvgChart budget_chart(const std::string& title, const std::vector<BudgetPoint>& 
     SvgLine line{.label = policies[p], .rgb = ink.rgb, .dash = ink.dash, .mark = ink.mark};
     for (const BudgetPoint& point : points) {
       if (point.policy != policies[p]) continue;
-      const double budget = static_cast<double>(point.budget);
+      const double budget = static_cast<double>(point.budget.count);
       if (point.overhead) {
         line.points.push_back({budget, *point.overhead});
         continue;
@@ -191,13 +192,14 @@ void write_budget_csv(std::ostream& out, const std::vector<BudgetPoint>& points,
                       const ProvenLeast& least) {
   out << "policy,budget_bytes,feasible,overhead\n";
   for (const BudgetPoint& point : points) {
-    out << fmt::format("{},{},{},{}\n", csv_field(point.policy), point.budget,
+    out << fmt::format("{},{},{},{}\n", csv_field(point.policy), point.budget.count,
                        point.overhead.has_value(),
                        point.overhead ? fmt::format("{:.9g}", *point.overhead) : "");
   }
   for (const auto& [budget, overhead] : least.by_budget) {
     out << fmt::format("{},{},true,{:.9g}\n",
-                       csv_field(comparison_charts_detail::least_label(least)), budget, overhead);
+                       csv_field(comparison_charts_detail::least_label(least)), budget.count,
+                       overhead);
   }
 }
 

@@ -1,7 +1,6 @@
 // Charts that compare policies: time over memory, and overhead over budgets.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -27,7 +26,7 @@ void write_pareto_csv(std::ostream& out, const std::vector<TradeOff>& runs,
 // The outcome of one policy under one budget.
 struct BudgetPoint {
   std::string policy;
-  std::int64_t budget = 0;         // bytes
+  Bytes budget;
   std::optional<double> overhead;  // time beyond that without a budget, 0.1 is 10 %; none:
                                    // infeasible
 };
@@ -35,7 +34,7 @@ struct BudgetPoint {
 // The least overheads that are proven for the schedules of a class.
 struct ProvenLeast {
   std::string schedule_class;
-  std::vector<std::pair<std::int64_t, double>> by_budget;  // bytes and overhead, ascending
+  std::vector<std::pair<Bytes, double>> by_budget;  // budget and overhead, ascending
 };
 
 // Returns overhead over budget, one line per policy in the order of first appearance. Budgets at

@@ -53,7 +53,7 @@ ProvenLeast proven_least(const Comparison& comparison) {
   const LeastOverheads found = least_overheads(comparison);
   ProvenLeast least{.schedule_class = found.schedule_class};
   for (const auto& [budget, overhead] : found.by_budget)
-    least.by_budget.emplace_back(budget.count, overhead);
+    least.by_budget.emplace_back(budget, overhead);
   return least;
 }
 
@@ -65,7 +65,7 @@ void add_budget_svg(OutputFolder& output, const Comparison& comparison,
     const bool kept = point.result.status == PointStatus::kFits ||
                       point.result.status == PointStatus::kOutOfMemory;
     points.push_back({.policy = policies_label(point),
-                      .budget = point.budget->count,
+                      .budget = *point.budget,
                       .overhead = kept ? point.overhead : std::nullopt});
   }
   if (points.empty()) return;

@@ -228,7 +228,7 @@ TEST_SUITE("unit") {
       for (std::int64_t budget = 1; budget <= 6; ++budget) {
         const bool feasible = budget > 2 || policy == std::string("optimal");
         points.push_back(
-            {policy, budget * kGiB.count,
+            {policy, budget * kGiB,
              feasible ? std::optional<double>(0.4 / static_cast<double>(budget)) : std::nullopt});
       }
     }
