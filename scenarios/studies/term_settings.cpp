@@ -23,8 +23,8 @@ class Terms {
 
   void add(std::initializer_list<Role> roles, const Measure& measure) {
     for (const Role role : roles) {
-      const std::int64_t bytes = at_peak_[static_cast<std::size_t>(role)].count;
-      if (bytes == 0) continue;
+      const Bytes bytes = at_peak_[static_cast<std::size_t>(role)];
+      if (bytes == Bytes(0)) continue;
       by_role_[static_cast<std::size_t>(role)].push_back(
           {.role = role,
            .bytes = bytes,
@@ -93,7 +93,7 @@ nlohmann::ordered_json term_settings_json(const std::vector<TermSetting>& settin
   Json list = Json::array();
   for (const TermSetting& setting : settings) {
     list.push_back({{"role", name_of(setting.role)},
-                    {"bytes", setting.bytes},
+                    {"bytes", setting.bytes.count},
                     {"change", setting.change},
                     {"pytorch", or_null(setting.pytorch)},
                     {"hugging_face", or_null(setting.hugging_face)}});

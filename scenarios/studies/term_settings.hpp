@@ -6,6 +6,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "graph/core/units.hpp"
 #include "graph/ir/storage.hpp"
 #include "scenarios/studies/detailed_point.hpp"
 
@@ -13,7 +14,7 @@ namespace tidemark {
 
 struct TermSetting {
   Role role = Role::kParameter;  // the term
-  std::int64_t bytes = 0;        // of the peak
+  Bytes bytes;                   // of the peak
   std::string change;            // "checkpoint_every(period 1)"
   std::string pytorch;           // empty where PyTorch has no line for it
   std::string hugging_face;      // arguments of its trainers, or DeepSpeed's configuration
