@@ -14,11 +14,11 @@ namespace tidemark {
 namespace smaller_budget_detail {
 namespace {
 
-// Takes the bytes of the one planned policy that has any out of `document`.
-std::optional<std::int64_t> take_budget(Value& document) {
+// Takes the budget of the one planned policy that has any out of `document`.
+std::optional<Bytes> take_budget(Value& document) {
   Value* list = document.find("policies");
   if (list == nullptr) return std::nullopt;
-  std::optional<std::int64_t> budget;
+  std::optional<Bytes> budget;
   for (Value& item : list->items) {
     if (!item.is_mapping() || item.entries.size() != 1) continue;
     Value::Entry& policy = item.entries.front();
@@ -26,7 +26,7 @@ std::optional<std::int64_t> take_budget(Value& document) {
     if (value == nullptr || find_plan_policy(policy.key) == nullptr) continue;
     if (budget || !value->is_scalar()) return std::nullopt;
     try {
-      budget = parse_bytes(value->scalar).count;
+      budget = parse_bytes(value->scalar);
     } catch (const std::invalid_argument&) {  // a share, or a mistake that is reported elsewhere
       return std::nullopt;
     }
@@ -71,12 +71,12 @@ void keep_bound(PointResult& point, const std::optional<PlanFigures>& asked) {
 
 void BudgetRuns::add(Value document) {
   const std::size_t i = documents_++;
-  const std::optional<std::int64_t> budget = smaller_budget_detail::take_budget(document);
+  const std::optional<Bytes> budget = smaller_budget_detail::take_budget(document);
   const auto [at, is_new] =
       budget ? known_.emplace(as_json(document), runs_.size()) : std::pair(known_.end(), true);
   if (is_new) runs_.emplace_back();
   std::vector<Member>& run = budget ? runs_[at->second] : runs_.back();
-  run.emplace_back(budget.value_or(0), i);
+  run.emplace_back(budget.value_or(Bytes(0)), i);
 }
 
 std::vector<std::vector<std::size_t>> BudgetRuns::take() {
@@ -101,8 +101,8 @@ SimulatedPoint BudgetRun::better(SimulatedPoint point) {
   const std::optional<PlanFigures> plan = plan_of(point.result);
   if (point.result.status == PointStatus::kError || !plan) return point;
   const bool keeps = smaller_budget_detail::has_plan(point.result);
-  const std::int64_t allowed = std::max(plan->budget.count, point.result.run.live.bytes.count);
-  if (best_ && best_->result.run.live.bytes.count <= allowed &&
+  const Bytes allowed = std::max(plan->budget, point.result.run.live.bytes);
+  if (best_ && best_->result.run.live.bytes <= allowed &&
       (!keeps || best_->result.run.step < point.result.run.step)) {
     point = *best_;
     keep_bound(point.result, plan);

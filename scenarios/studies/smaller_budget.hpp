@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <map>
 #include <optional>
 #include <span>
@@ -11,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/core/units.hpp"
 #include "scenarios/studies/detailed_point.hpp"
 #include "sim/step/simulate.hpp"
 
@@ -36,7 +36,7 @@ class BudgetRuns {
   [[nodiscard]] std::vector<std::vector<std::size_t>> take();
 
  private:
-  using Member = std::pair<std::int64_t, std::size_t>;  // a document's budget and index
+  using Member = std::pair<Bytes, std::size_t>;  // a document's budget and index
 
   std::vector<std::vector<Member>> runs_;
   std::map<std::string, std::size_t> known_;  // run by the key on which its documents agree
