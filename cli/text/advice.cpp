@@ -41,31 +41,30 @@ std::string in_use_of(const PartlyFreeSegment& segment) {
 std::string memory_at_failure(const PointResult& point, bool colour, std::size_t width) {
   const Failure& failure = *point.failure;
   std::string text;
-  const auto bytes = [](std::int64_t count) { return format_bytes(Bytes(count)); };
   if (!point.allocator.has_segments) {
     const std::string sentence =
         fmt::format("Of {} that the {} allocator may use {} were left.",
-                    bytes(point.capacity.count - point.context.count), point.allocator.name,
-                    bytes(failure.device_free.count));
+                    format_bytes(point.capacity - point.context), point.allocator.name,
+                    format_bytes(failure.device_free));
     for (const std::string& line : wrap(sentence, width - 2))
       text += "  " + line + '\n';
     return text;
   }
   const std::string inside =
       fmt::format("{} were free inside segments, the largest block {}.",
-                  bytes(failure.free_in_segments.count), bytes(failure.largest_free.count));
+                  format_bytes(failure.free_in_segments), format_bytes(failure.largest_free));
   const bool limited = failure.allowed && failure.segment <= failure.device_free;
   const std::string sentence =
       limited ? fmt::format(
                     "The allocator needed {} ({} rounded) from the device, which had {}, "
                     "but may reserve no more than {}, allowed by memory_fraction; {}",
-                    bytes(failure.segment.count), bytes(failure.rounded.count),
-                    bytes(failure.device_free.count), bytes(failure.allowed->count), inside)
+                    format_bytes(failure.segment), format_bytes(failure.rounded),
+                    format_bytes(failure.device_free), format_bytes(*failure.allowed), inside)
               : fmt::format(
                     "The allocator asked the device for {} ({} rounded) and the device had "
                     "{}; {}",
-                    bytes(failure.segment.count), bytes(failure.rounded.count),
-                    bytes(failure.device_free.count), inside);
+                    format_bytes(failure.segment), format_bytes(failure.rounded),
+                    format_bytes(failure.device_free), inside);
   for (const std::string& line : wrap(sentence, width - 2))
     text += "  " + line + '\n';
   if (failure.partly_free.empty()) return text;
@@ -79,9 +78,9 @@ std::string memory_at_failure(const PointResult& point, bool colour, std::size_t
   const std::size_t shown = std::min(failure.partly_free.size(), kShownSegments);
   for (std::size_t i = 0; i < shown; ++i) {
     const PartlyFreeSegment& segment = failure.partly_free[i];
-    table.add_row({{bytes(segment.size.count)},
-                   {bytes(segment.free.count)},
-                   {bytes(segment.largest_free.count)},
+    table.add_row({{format_bytes(segment.size)},
+                   {format_bytes(segment.free)},
+                   {format_bytes(segment.largest_free)},
                    {in_use_of(segment)}});
   }
   return text + table.text(colour, width) + '\n';
@@ -100,7 +99,7 @@ std::vector<Cell> row_of(const Suggestion& remedy) {
   const std::string_view unit = tokens ? "tokens/s" : "samples/s";
   const std::string_view other = remedy.changes_numbers ? ", changes the numbers" : "";
   return {{remedy.change},
-          {format_bytes(Bytes(remedy.device_used))},
+          {format_bytes(remedy.device_used)},
           {remedy.fits ? fmt::format("{} {}", rate(speed), unit) : ""},
           {remedy.fits ? fmt::format("fits{}", other)
                        : fmt::format("does not fit{}", place_of(remedy.status)),
@@ -150,7 +149,7 @@ std::string paragraph(const std::string& sentence, std::size_t width) {
 }
 
 // Lists the changes that would help, and the devices that are large enough.
-std::string remedies(const PointResult& point, const Environment& environment, std::int64_t needed,
+std::string remedies(const PointResult& point, const Environment& environment, Bytes needed,
                      bool colour, std::size_t width) {
   std::string text;
   text += '\n';
@@ -164,17 +163,15 @@ std::string remedies(const PointResult& point, const Environment& environment, s
     table.add_row(row_of(*remedy));
   const std::vector<std::string> gpus = gpus_with(needed, environment);
   if (gpus.empty()) {
-    table.add_row({{"a larger GPU"},
-                   {format_bytes(Bytes(needed))},
-                   {""},
-                   {"none listed is that large", kBad}});
+    table.add_row(
+        {{"a larger GPU"}, {format_bytes(needed)}, {""}, {"none listed is that large", kBad}});
   } else {
     const std::size_t shown = std::min(gpus.size(), kShownGpus);
     table.add_row(
         {{"a larger GPU: " +
           fmt::format("{}", fmt::join(gpus.begin(),
                                       gpus.begin() + static_cast<std::ptrdiff_t>(shown), ", "))},
-         {format_bytes(Bytes(needed))},
+         {format_bytes(needed)},
          {""},
          {"large enough", kGood}});
   }
@@ -197,13 +194,13 @@ std::string remedies(const PointResult& point, const Environment& environment, s
 }  // namespace
 }  // namespace advice_detail
 
-std::vector<std::string> gpus_with(std::int64_t bytes, const Environment& environment) {
-  std::vector<std::pair<std::int64_t, std::string>> found;
+std::vector<std::string> gpus_with(Bytes bytes, const Environment& environment) {
+  std::vector<std::pair<Bytes, std::string>> found;
   for (const std::string& name : gpu_names(environment)) {
     const DeviceProfile profile = load_device_profile(name, environment.profile_folders, nullptr,
                                                       {}, environment.profiles.get());
-    if (!is_roofline_only(profile) && profile.hbm.capacity.count >= bytes)
-      found.emplace_back(profile.hbm.capacity.count, name);
+    if (!is_roofline_only(profile) && profile.hbm.capacity >= bytes)
+      found.emplace_back(profile.hbm.capacity, name);
   }
   std::sort(found.begin(), found.end());
   std::vector<std::string> names;
@@ -238,26 +235,26 @@ std::string explain_failure(const PointResult& point, const Environment& environ
     }
     return text;
   }
-  const std::int64_t needed = point.device_that_does().count;
-  const std::int64_t persistent = (point.model_bytes() + point.buffers).count;
+  const Bytes needed = point.device_that_does();
+  const Bytes persistent = point.model_bytes() + point.buffers;
   // The reason already says by how much; a larger device would not help. A step that runs has
   // exceeded a budget.
   if (point.run.status == RunStatus::kOutOfHostMemory ||
       point.run.status == RunStatus::kOutOfNvme || point.run.status == RunStatus::kCompleted) {
     return text;
   }
-  const std::string missing = format_bytes(Bytes(needed - point.capacity.count));
+  const std::string missing = format_bytes(needed - point.capacity);
   const std::string there = format_bytes(point.capacity);
-  const std::string all = format_bytes(Bytes(needed));
+  const std::string all = format_bytes(needed);
   paragraph(all == there
                 ? fmt::format("It needs {} more than the {} of this device.", missing, there)
                 : fmt::format("It needs a device of {}; this one has {}, so {} are missing.", all,
                               there, missing));
-  if (persistent + point.context.count > point.capacity.count) {
+  if (persistent + point.context > point.capacity) {
     paragraph(fmt::format(
         "Parameters, gradients and optimizer state alone take {}: recomputing or offloading "
         "activations is not enough.",
-        format_bytes(Bytes(persistent))));
+        format_bytes(persistent)));
   }
   text += advice_detail::remedies(point, environment, needed, colour, width);
   return text;
