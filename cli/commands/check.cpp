@@ -32,7 +32,8 @@ std::size_t check_points_of_sweep(const Value& document, const Environment& envi
   return points.size();
 }
 
-// Also reads the document's `compare`, if it has one.
+// Reads the points of a document's sweep, and of its comparison if it has one. Returns how many the
+// comparison has, or else the sweep; throws at the first error.
 std::size_t check_points(const Value& document, const Environment& environment) {
   if (document.find("compare") != nullptr) {
     const CompareSpec spec = decode_compare(document, environment);

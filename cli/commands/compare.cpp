@@ -155,8 +155,8 @@ Value list_of(const std::vector<std::string>& texts, const std::string& option, 
   return list;
 }
 
-// Compares what the scenario itself does about memory, too, beside lists that the file does not
-// name; where it names them the author has chosen, and is only told of what is left out.
+// Adds the scenario's own policies to the lists that are compared. Where the file has `chosen` its
+// lists, they stay as they are, and a warning says that the scenario's own are not among them.
 void add_own(Value& document, bool chosen, const Environment& environment, const Console& console) {
   const Value own = own_policies(document, environment).deciding;
   const Value* compare = document.find("compare");

@@ -28,7 +28,7 @@ extern "C" void write_note_and_exit(int signal) {
   constexpr int kShellBase = 128;
   const Notes& all = notes();
   const std::size_t at = all.complete.load();
-  // Nothing can be done about a terminal that is gone.
+  // A write fails where the terminal has been closed; the process ends all the same.
   static_cast<void>(!write(STDERR_FILENO, all.text[at].data(), all.size[at]));
   _exit(kShellBase + signal);
 }

@@ -16,7 +16,7 @@ struct CompileOptions {
   // Decisions that the same policies made for the same model with less memory; null if there are
   // none.
   const std::vector<PolicyOutcome>* smaller_budget = nullptr;
-  // How orders for the whole device are made; found by trial runs where it has no value.
+  // Orders for the whole device are made in this way; trial runs find one where it has no value.
   std::optional<DeviceOrder> device_order = {};
 };
 

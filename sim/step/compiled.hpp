@@ -16,7 +16,7 @@
 
 namespace tidemark {
 
-// How a policy that orders for the whole device came to an order that fits it.
+// A policy that orders for the whole device comes in this way to an order that fits it.
 struct DeviceOrder {
   // Device memory that the order leaves free, since allocators take more than what is live.
   Bytes held_back;
