@@ -53,7 +53,7 @@ RecordedSide record(const DetailedPoint& point, const std::string& name) {
   const auto recorder = run_recorded(point.scenario, point.detail.compiled, scratch);
   return {.name = setting_line(point.result, point.scenario, *point.detail.model),
           .simulated = true,
-          .context = point.result.context.count,
+          .context = point.result.context,
           .peak = peak_of_recording(*point.detail.model, point.detail.compiled, *recorder)};
 }
 

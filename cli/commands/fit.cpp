@@ -48,7 +48,7 @@ std::string verdict(const Fit& found, const FitOptions& options, const Console& 
   text += fmt::format("{} {} is the largest that fits: {} of {} ({}), {} a step", options.key,
                       bold(fmt::to_string(best.value), console.colour),
                       format_bytes(best.result.device_needed()), format_bytes(best.result.capacity),
-                      share_of(best.result.device_needed().count, best.result.capacity.count),
+                      share_of(best.result.device_needed(), best.result.capacity),
                       format_duration(best.result.run.step));
   if (!found.next) {
     text += fmt::format(".\nThat is where the search ends (--limit {}); larger ones may fit.\n",

@@ -66,9 +66,8 @@ std::string summary(const NamedProblem& named, const PackResult& result,
                       format_bytes(height), result.optimal() ? ", the least possible" : "");
   text += fmt::format(
       "  lower bound  {} bytes{}\n", grouped(result.lower_bound.count),
-      result.optimal()
-          ? ""
-          : fmt::format(", {} less", share_of((height - result.lower_bound).count, height.count)));
+      result.optimal() ? ""
+                       : fmt::format(", {} less", share_of(height - result.lower_bound, height)));
   if (capacity) {
     const bool fits = height <= *capacity;
     const char* verdict = fits                             ? "fits"

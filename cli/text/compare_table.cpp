@@ -41,11 +41,11 @@ class CompareTable {
   [[nodiscard]] std::string text(std::size_t width) const;
 
  private:
-  static std::int64_t largest(const Comparison& comparison) {
+  static Bytes largest(const Comparison& comparison) {
     Bytes most = comparison.base.run.live.bytes;
     for (const ComparePoint& point : comparison.points)
       most = std::max({most, point.budget.value_or(Bytes(0)), point.result.run.live.bytes});
-    return most.count;
+    return most;
   }
   [[nodiscard]] std::vector<Column> columns() const;
   [[nodiscard]] std::vector<Cell> row(const ComparePoint& point, bool first) const;
@@ -85,7 +85,7 @@ std::vector<Column> CompareTable::columns() const {
 std::vector<Cell> CompareTable::row(const ComparePoint& point, bool first) const {
   const PointResult& result = point.result;
   std::vector<Cell> cells{{first ? policies_label(point) : ""}};
-  cells.push_back({point.budget ? unit_.text(point.budget->count) : "-"});
+  cells.push_back({point.budget ? unit_.text(*point.budget) : "-"});
   if (result.status == PointStatus::kError) {
     cells.push_back({"error", kBad});
     cells.resize(columns().size() - 1);
@@ -97,11 +97,10 @@ std::vector<Cell> CompareTable::row(const ComparePoint& point, bool first) const
   const bool no_room = result.status == PointStatus::kOutOfMemory;
   cells.push_back({kept ? "yes" : no_room ? "no room" : "no", kept ? kGood : kBad});
   if (!comparison_.cost_graph)
-    cells.push_back({point.plan && planned ? unit_.text(point.plan->peak.count) : "-"});
+    cells.push_back({point.plan && planned ? unit_.text(point.plan->peak) : "-"});
   const bool found = result.run.live.bytes.count > 0;
-  cells.push_back({found ? unit_.text(result.run.live.bytes.count) : "-"});
-  if (!comparison_.cost_graph)
-    cells.push_back({planned ? unit_.text(result.device_used().count) : "-"});
+  cells.push_back({found ? unit_.text(result.run.live.bytes) : "-"});
+  if (!comparison_.cost_graph) cells.push_back({planned ? unit_.text(result.device_used()) : "-"});
   cells.push_back({planned ? time(result) : "-"});
   cells.push_back({or_dash(point.overhead), -1, point.best});
   if (!comparison_.cost_graph) cells.push_back({or_dash(point.planned_overhead)});
@@ -138,7 +137,7 @@ std::string CompareTable::verdict() const {
         cheapest = &point;
       }
     }
-    text += fmt::format("cheapest in {}: ", unit_.text(budget.count));
+    text += fmt::format("cheapest in {}: ", unit_.text(budget));
     text += cheapest == nullptr ? "none keeps this budget\n"
                                 : fmt::format("{} ({})\n", bold(policies_label(*cheapest), colour_),
                                               or_dash(cheapest->overhead));

@@ -20,12 +20,18 @@ namespace {
 using Json = nlohmann::ordered_json;
 constexpr std::size_t kReasons = 3;  // reasons named in the first sentence
 
-// A function that puts a number of one column into words.
-using Wording = std::function<std::string(std::int64_t)>;
+// The words for the quantities of one table: to a few digits, and exactly in a unit.
+template <class Quantity>
+struct Wording {
+  std::function<std::string(Quantity)> rounded;
+  std::function<std::string(Quantity)> exact;
+  std::string unit;
+};
 
-std::string with_sign(std::int64_t value, const Wording& words) {
-  if (value == 0) return "=";
-  return (value > 0 ? "+" : "-") + words(std::abs(value));
+template <class Quantity, class Words>
+std::string with_sign(Quantity value, const Words& words) {
+  if (value == Quantity{}) return "=";
+  return value > Quantity{} ? "+" + words(value) : "-" + words(-value);
 }
 
 class Difference {
@@ -42,9 +48,13 @@ class Difference {
  private:
   [[nodiscard]] std::string heading() const;
   [[nodiscard]] std::string comparison() const;
-  [[nodiscard]] std::string table(const std::string& title, const std::vector<TermPair>& terms,
-                                  const Wording& words, const TermPair* sum) const;
-  [[nodiscard]] std::string tensors(const Wording& words) const;
+  // Returns a table of the terms, with their sum where there is one.
+  template <class Quantity>
+  [[nodiscard]] std::string table(const std::string& title,
+                                  const std::vector<TermPair<Quantity>>& terms,
+                                  const Wording<Quantity>& words,
+                                  const TermPair<Quantity>* sum) const;
+  [[nodiscard]] std::string tensors(const BytesColumn& unit) const;
 
   const DetailedPoint& a_;
   const DetailedPoint& b_;
@@ -56,23 +66,22 @@ class Difference {
 
 // Compares the live bytes at both peaks, and names the roles that differ most.
 std::string Difference::comparison() const {
-  const std::int64_t more = terms_.live.difference();
-  if (more == 0) {
-    return fmt::format("At their peaks both have {} live.\n", format_bytes(Bytes(terms_.live.a)));
+  const Bytes more = terms_.live.difference();
+  if (more == Bytes(0)) {
+    return fmt::format("At their peaks both have {} live.\n", format_bytes(terms_.live.a));
   }
   std::string sentence =
-      fmt::format("At its peak B has {} {} live than A", format_bytes(Bytes(std::abs(more))),
-                  more > 0 ? "more" : "less");
-  std::vector<TermPair> roles = terms_.roles;
-  std::stable_sort(roles.begin(), roles.end(), [](const TermPair& x, const TermPair& y) {
-    return std::abs(x.difference()) > std::abs(y.difference());
-  });
+      fmt::format("At its peak B has {} {} live than A",
+                  format_bytes(more > Bytes(0) ? more : -more), more > Bytes(0) ? "more" : "less");
+  std::vector<TermPair<Bytes>> roles = terms_.roles;
+  std::stable_sort(roles.begin(), roles.end(),
+                   [](const TermPair<Bytes>& x, const TermPair<Bytes>& y) {
+                     return std::abs(x.difference().count) > std::abs(y.difference().count);
+                   });
   for (std::size_t i = 0; i < std::min(kReasons, roles.size()); ++i) {
-    if (roles[i].difference() == 0) break;
-    sentence += fmt::format(
-        "{} {} {}", i == 0 ? ":" : ",",
-        with_sign(roles[i].difference(), [](std::int64_t n) { return format_bytes(Bytes(n)); }),
-        roles[i].name);
+    if (roles[i].difference() == Bytes(0)) break;
+    sentence += fmt::format("{} {} {}", i == 0 ? ":" : ",",
+                            with_sign(roles[i].difference(), format_bytes), roles[i].name);
   }
   sentence += '.';
   std::string text;
@@ -102,28 +111,30 @@ std::string Difference::heading() const {
   return text;
 }
 
-std::string Difference::table(const std::string& title, const std::vector<TermPair>& terms,
-                              const Wording& words, const TermPair* sum) const {
-  const bool bytes = sum == nullptr || sum != &terms_.step;
+template <class Quantity>
+std::string Difference::table(const std::string& title,
+                              const std::vector<TermPair<Quantity>>& terms,
+                              const Wording<Quantity>& words, const TermPair<Quantity>* sum) const {
   Table table({{""},
                {"A", Align::kRight},
                {"B", Align::kRight},
                {"B - A", Align::kRight},
-               {bytes ? "bytes" : "ns", Align::kRight, 1}},
+               {words.unit, Align::kRight, 1}},
               kIndent);
-  const auto row = [&](const TermPair& term, bool strong) {
-    const std::int64_t d = term.difference();
+  constexpr Quantity kNone{};
+  const auto row = [&](const TermPair<Quantity>& term, bool strong) {
+    const Quantity d = term.difference();
     table.add_row({{term.name, -1, strong},
-                   {words(term.a), -1, strong},
-                   {words(term.b), -1, strong},
-                   {with_sign(d, words),
-                    d > 0   ? kNote
-                    : d < 0 ? kGood
-                            : -1,
+                   {words.rounded(term.a), -1, strong},
+                   {words.rounded(term.b), -1, strong},
+                   {with_sign(d, words.rounded),
+                    d > kNone   ? kNote
+                    : d < kNone ? kGood
+                                : -1,
                     strong},
-                   {d == 0 ? "" : with_sign(d, grouped), -1, strong}});
+                   {d == kNone ? "" : with_sign(d, words.exact), -1, strong}});
   };
-  TermPair rest;
+  TermPair<Quantity> rest;
   std::size_t others = 0;
   for (std::size_t i = 0; i < terms.size(); ++i) {
     if (i < top_) {
@@ -142,7 +153,7 @@ std::string Difference::table(const std::string& title, const std::vector<TermPa
   return '\n' + bold(title, colour_) + '\n' + table.text(colour_, width_);
 }
 
-std::string Difference::tensors(const Wording& words) const {
+std::string Difference::tensors(const BytesColumn& unit) const {
   Table table({{"B - A", Align::kRight},
                {"A", Align::kRight},
                {"B", Align::kRight},
@@ -151,20 +162,21 @@ std::string Difference::tensors(const Wording& words) const {
                {"layer"},
                {"made by", Align::kLeft, 2}},
               kIndent);
-  const auto amount = [](std::int64_t count, std::int64_t bytes) -> std::string {
+  const auto words = [&](Bytes bytes) { return unit.text(bytes); };
+  const auto amount = [](std::int64_t count, Bytes bytes) -> std::string {
     if (count == 0) return "-";
-    const std::string size = format_bytes(Bytes(bytes / count));
+    const std::string size = format_bytes(bytes / count);
     return count == 1 ? size : fmt::format("{} x {}", count, size);
   };
-  std::int64_t rest = terms_.live.difference();
+  Bytes rest = terms_.live.difference();
   std::size_t shown = 0;
   for (const TensorPair& pair : terms_.tensors) {
-    const std::int64_t d = pair.difference();
-    if (shown == top_ || d == 0) break;
+    const Bytes d = pair.difference();
+    if (shown == top_ || d == Bytes(0)) break;
     ++shown;
     rest -= d;
     table.add_row(
-        {{with_sign(d, words), d > 0 ? kNote : kGood},
+        {{with_sign(d, words), d > Bytes(0) ? kNote : kGood},
          {amount(pair.count_a, pair.a)},
          {amount(pair.count_b, pair.b)},
          {std::string(style_of(pair.tensor.role).label), style_of(pair.tensor.role).colour},
@@ -173,7 +185,7 @@ std::string Difference::tensors(const Wording& words) const {
          {pair.tensor.op.empty() ? "there from the start" : pair.tensor.op}});
   }
   if (shown == 0) return {};
-  if (rest != 0) table.add_row({{with_sign(rest, words)}, {""}, {""}, {"all others"}});
+  if (rest != Bytes(0)) table.add_row({{with_sign(rest, words)}, {""}, {""}, {"all others"}});
   table.add_row({{with_sign(terms_.live.difference(), words), -1, true},
                  {words(terms_.live.a), -1, true},
                  {words(terms_.live.b), -1, true},
@@ -184,23 +196,29 @@ std::string Difference::tensors(const Wording& words) const {
 
 std::string Difference::text() const {
   const BytesColumn unit(std::max(terms_.device_used.a, terms_.device_used.b));
-  const Wording bytes = [&](std::int64_t n) { return unit.text(n); };
-  const Duration longest(std::max(terms_.step.a, terms_.step.b));
-  const Wording time = [&](std::int64_t n) { return in_seconds(Duration(n), longest); };
+  const Wording<Bytes> bytes{.rounded = [&](Bytes n) { return unit.text(n); },
+                             .exact = [](Bytes n) { return grouped(n.count); },
+                             .unit = "bytes"};
+  const Duration longest = std::max(terms_.step.a, terms_.step.b);
+  const Wording<Duration> time{.rounded = [&](Duration d) { return in_seconds(d, longest); },
+                               .exact = [](Duration d) { return grouped(d.count()); },
+                               .unit = "ns"};
   std::string text = heading();
   text += table("At the peak, by role", terms_.roles, bytes, &terms_.live);
   text += table("At the peak, by layer", terms_.layers, bytes, &terms_.live);
-  text += tensors(bytes);
-  text += table("Peak of each phase, live bytes", terms_.phase_peaks, bytes, nullptr);
+  text += tensors(unit);
+  text += table<Bytes>("Peak of each phase, live bytes", terms_.phase_peaks, bytes, nullptr);
   text += table("On the device", terms_.device, bytes, &terms_.device_used);
   text += table("Time of a step", terms_.phase_times, time, &terms_.step);
-  const auto parts = [&](const std::string& title, const std::vector<TermPair>& terms) {
+  const auto parts = [&](const std::string& title, const std::vector<TermPair<Duration>>& terms) {
     if (terms.empty()) return std::string();
     Table table({{""}, {"A", Align::kRight}, {"B", Align::kRight}, {"B - A", Align::kRight}},
                 kIndent);
-    for (const TermPair& term : terms) {
-      table.add_row(
-          {{term.name}, {time(term.a)}, {time(term.b)}, {with_sign(term.difference(), time)}});
+    for (const TermPair<Duration>& term : terms) {
+      table.add_row({{term.name},
+                     {time.rounded(term.a)},
+                     {time.rounded(term.b)},
+                     {with_sign(term.difference(), time.rounded)}});
     }
     return '\n' + bold(title, colour_) + '\n' + table.text(colour_, width_);
   };
@@ -209,20 +227,22 @@ std::string Difference::text() const {
   return text;
 }
 
-Json terms_json(const std::vector<TermPair>& terms) {
+Json terms_json(const std::vector<TermPair<Bytes>>& terms) {
   Json list = Json::array();
-  for (const TermPair& term : terms) {
-    list.push_back(
-        {{"name", term.name}, {"a", term.a}, {"b", term.b}, {"difference", term.difference()}});
+  for (const TermPair<Bytes>& term : terms) {
+    list.push_back({{"name", term.name},
+                    {"a", term.a.count},
+                    {"b", term.b.count},
+                    {"difference", term.difference().count}});
   }
   return list;
 }
 
 // Returns times in seconds, as everywhere in result documents.
-Json times_json(const std::vector<TermPair>& terms) {
+Json times_json(const std::vector<TermPair<Duration>>& terms) {
   Json list = Json::array();
-  const auto seconds = [](std::int64_t ns) { return static_cast<double>(ns) * 1e-9; };
-  for (const TermPair& term : terms) {
+  const auto seconds = [](Duration time) { return static_cast<double>(time.count()) * 1e-9; };
+  for (const TermPair<Duration>& term : terms) {
     list.push_back({{"name", term.name},
                     {"a", seconds(term.a)},
                     {"b", seconds(term.b)},
@@ -260,9 +280,9 @@ difference_text_detail::Json difference_json(const DetailedPoint& a, const Detai
                        {"operator", pair.tensor.op},
                        {"count_a", pair.count_a},
                        {"count_b", pair.count_b},
-                       {"a", pair.a},
-                       {"b", pair.b},
-                       {"difference", pair.difference()}});
+                       {"a", pair.a.count},
+                       {"b", pair.b.count},
+                       {"difference", pair.difference().count}});
   }
   document["by_tensor"] = std::move(tensors);
   document["phase_peaks"] = difference_text_detail::terms_json(d.phase_peaks);

@@ -39,7 +39,7 @@ class Explanation {
         all_(view.all),
         colour_(view.colour),
         width_(view.width),
-        total_(sum_of(point_.peak.by_role).count) {}
+        total_(sum_of(point_.peak.by_role)) {}
 
   [[nodiscard]] std::string text() const {
     return heading() + roles() + explain_settings(detailed_, colour_, width_) + layers() +
@@ -74,7 +74,7 @@ class Explanation {
   bool all_;
   bool colour_;
   std::size_t width_;
-  std::int64_t total_;  // bytes at the peak
+  Bytes total_;  // bytes at the peak
 };
 
 std::string Explanation::sum_table(const Terms& terms, const std::vector<int>& colours) const {
@@ -85,23 +85,23 @@ std::string Explanation::sum_table(const Terms& terms, const std::vector<int>& c
                {"", Align::kRight},
                {"", Align::kLeft, kSpareBar}},
               kIndent);
-  std::int64_t sum = 0;
-  std::int64_t largest = 1;
-  for (const auto& [name, of_term] : terms) {
-    sum += of_term.count;
-    largest = std::max(largest, of_term.count);
+  Bytes sum;
+  Bytes largest(1);
+  for (const auto& [name, bytes] : terms) {
+    sum += bytes;
+    largest = std::max(largest, bytes);
   }
   for (std::size_t i = 0; i < terms.size(); ++i) {
-    const auto& [name, of_term] = terms[i];
-    const std::int64_t bytes = of_term.count;
-    table.add_row({{name},
-                   {grouped(bytes)},
-                   {unit.text(bytes)},
-                   {share_of(bytes, sum)},
-                   {bar(static_cast<double>(bytes) / static_cast<double>(largest), kTermBarWidth),
-                    i < colours.size() ? colours[i] : 245}});
+    const auto& [name, bytes] = terms[i];
+    table.add_row(
+        {{name},
+         {grouped(bytes.count)},
+         {unit.text(bytes)},
+         {share_of(bytes, sum)},
+         {bar(static_cast<double>(bytes.count) / static_cast<double>(largest.count), kTermBarWidth),
+          i < colours.size() ? colours[i] : 245}});
   }
-  table.add_row({{"sum", -1, true}, {grouped(sum), -1, true}, {unit.text(sum), -1, true}});
+  table.add_row({{"sum", -1, true}, {grouped(sum.count), -1, true}, {unit.text(sum), -1, true}});
   return table.text(colour_, width_);
 }
 
@@ -114,9 +114,9 @@ std::string Explanation::heading() const {
   for (const std::string& words : wrap(setting, width_ > 2 ? width_ - 2 : setting.size()))
     text += "  " + dim(words, colour_) + '\n';
   text +=
-      fmt::format("\nThe peak: {} live, {} into step {}, {}\n",
-                  bold(format_bytes(Bytes(total_)), colour_), format_duration(point_.peak.time),
-                  point_.peak.step, place(point_.peak.phase, point_.peak.layer, point_.peak.op));
+      fmt::format("\nThe peak: {} live, {} into step {}, {}\n", bold(format_bytes(total_), colour_),
+                  format_duration(point_.peak.time), point_.peak.step,
+                  place(point_.peak.phase, point_.peak.layer, point_.peak.op));
   if (!fits) text += dim("(as if there were enough memory)\n", colour_);
   return text;
 }
@@ -160,22 +160,23 @@ std::string Explanation::tensors() const {
                {"layer"},
                {"made by", Align::kLeft, kSpareOperator}},
               kIndent);
-  std::int64_t rest = total_;
+  Bytes rest = total_;
   const std::size_t count = all_ ? groups.size() : std::min(top_, groups.size());
   for (std::size_t i = 0; i < count; ++i) {
     const auto& [tensor, times] = groups[i];
-    rest -= groups[i].bytes().count;
+    rest -= groups[i].bytes();
     table.add_row({{grouped(groups[i].bytes().count)},
-                   {unit.text(groups[i].bytes().count)},
+                   {unit.text(groups[i].bytes())},
                    {times > 1 ? fmt::format("{} x {}", times, format_bytes(tensor.bytes)) : ""},
                    {std::string(style_of(tensor.role).label), style_of(tensor.role).colour},
                    {tensor.tensor},
                    {tensor.layer},
                    {tensor.op.empty() ? "there from the start" : tensor.op}});
   }
-  if (rest > 0) table.add_row({{grouped(rest)}, {unit.text(rest)}, {""}, {"all others"}});
+  if (rest > Bytes(0))
+    table.add_row({{grouped(rest.count)}, {unit.text(rest)}, {""}, {"all others"}});
   table.add_row(
-      {{grouped(total_), -1, true}, {unit.text(total_), -1, true}, {""}, {"sum", -1, true}});
+      {{grouped(total_.count), -1, true}, {unit.text(total_), -1, true}, {""}, {"sum", -1, true}});
   return title(all_ ? "All tensors" : "Largest tensors, those alike together") +
          table.text(colour_, width_);
 }
@@ -184,7 +185,7 @@ std::string Explanation::saved() const {
   const std::vector<SavedGroup> groups =
       group_saved(detail_.model->training, detail_.compiled.saved, all_);
   if (groups.empty()) return {};
-  const std::int64_t sum = point_.saved_activations.count;
+  const Bytes sum = point_.saved_activations;
   const BytesColumn unit(sum);
   Table table({{"bytes", Align::kRight, kSpareBytes},
                {"", Align::kRight},
@@ -192,18 +193,20 @@ std::string Explanation::saved() const {
                {"made by"},
                {"needed by"}},
               kIndent);
-  std::int64_t rest = sum;
+  Bytes rest = sum;
   const std::size_t count = all_ ? groups.size() : std::min(top_, groups.size());
   for (std::size_t i = 0; i < count; ++i) {
-    rest -= groups[i].bytes.count;
+    rest -= groups[i].bytes;
     table.add_row({{grouped(groups[i].bytes.count)},
-                   {unit.text(groups[i].bytes.count)},
+                   {unit.text(groups[i].bytes)},
                    {grouped(groups[i].count)},
                    {groups[i].made_by},
                    {groups[i].needed_by}});
   }
-  if (rest > 0) table.add_row({{grouped(rest)}, {unit.text(rest)}, {""}, {"all others"}});
-  table.add_row({{grouped(sum), -1, true}, {unit.text(sum), -1, true}, {""}, {"sum", -1, true}});
+  if (rest > Bytes(0))
+    table.add_row({{grouped(rest.count)}, {unit.text(rest)}, {""}, {"all others"}});
+  table.add_row(
+      {{grouped(sum.count), -1, true}, {unit.text(sum), -1, true}, {""}, {"sum", -1, true}});
   return title("Saved for backward by one micro-batch, and what needs it") +
          table.text(colour_, width_);
 }
@@ -212,44 +215,45 @@ std::string Explanation::phases() const {
   const BytesColumn unit(total_);
   Table table({{""}, {"bytes", Align::kRight}, {"", Align::kRight}, {"", Align::kRight}}, kIndent);
   for (std::size_t p = 0; p < kPhases; ++p) {
-    const std::int64_t bytes = point_.run.phase_live[p].bytes.count;
+    const Bytes bytes = point_.run.phase_live[p].bytes;
     table.add_row({{std::string(name_of(static_cast<Phase>(p)))},
-                   {grouped(bytes)},
+                   {grouped(bytes.count)},
                    {unit.text(bytes)},
                    {share_of(bytes, total_)}});
   }
   table.add_row({{"without workspaces"},
                  {grouped(point_.run.live_without_workspace.bytes.count)},
-                 {unit.text(point_.run.live_without_workspace.bytes.count)},
-                 {share_of(point_.run.live_without_workspace.bytes.count, total_)}});
+                 {unit.text(point_.run.live_without_workspace.bytes)},
+                 {share_of(point_.run.live_without_workspace.bytes, total_)}});
   return title("Peak of each phase, live bytes") + table.text(colour_, width_);
 }
 
 // Lists the terms from the live bytes of the peak to the device memory used, and what is left.
 std::string Explanation::device() const {
-  const std::int64_t capacity = point_.capacity.count;
+  const Bytes capacity = point_.capacity;
   const DeviceTerms terms = device_terms(point_, detail_);
-  const BytesColumn unit(std::max(capacity, point_.device_used().count));
+  const BytesColumn unit(std::max(capacity, point_.device_used()));
   Table table({{""}, {"bytes", Align::kRight}, {"", Align::kRight}, {"", Align::kLeft, kSpareBar}},
               kIndent);
-  const auto add = [&](const std::string& name, std::int64_t bytes, const std::string& note,
+  const auto add = [&](const std::string& name, Bytes bytes, const std::string& note,
                        bool strong = false) {
-    table.add_row(
-        {{name, -1, strong}, {grouped(bytes), -1, strong}, {unit.text(bytes), -1, strong}, {note}});
+    table.add_row({{name, -1, strong},
+                   {grouped(bytes.count), -1, strong},
+                   {unit.text(bytes), -1, strong},
+                   {note}});
   };
   add("live at the peak", total_, "as requested by the tensors");
-  add("+ rounding", terms.rounding.count, std::string(point_.allocator.rounding));
-  add("+ cached", terms.cached.count, "reserved and free: fragments, and blocks to be reused");
-  add("+ reserved at other times", terms.other_times.count,
-      "the allocator keeps what it has reserved");
-  add("+ CUDA context", point_.context.count,
+  add("+ rounding", terms.rounding, std::string(point_.allocator.rounding));
+  add("+ cached", terms.cached, "reserved and free: fragments, and blocks to be reused");
+  add("+ reserved at other times", terms.other_times, "the allocator keeps what it has reserved");
+  add("+ CUDA context", point_.context,
       point_.ranks > 1 ? "of the process, with NCCL's buffers" : "of the process");
-  add("device memory used", point_.device_used().count, "", true);
+  add("device memory used", point_.device_used(), "", true);
   add("capacity", capacity, scenario_.device.name);
-  const std::int64_t needed = point_.device_needed().count;
-  if (needed != point_.device_used().count) add("needed", needed, "regions double without a limit");
-  const std::int64_t left = capacity - needed;
-  add(left >= 0 ? "left" : "missing", left >= 0 ? left : -left, "", true);
+  const Bytes needed = point_.device_needed();
+  if (needed != point_.device_used()) add("needed", needed, "regions double without a limit");
+  const Bytes left = capacity - needed;
+  add(left >= Bytes(0) ? "left" : "missing", left >= Bytes(0) ? left : -left, "", true);
   std::string text = title("On the device") + table.text(colour_, width_) + reserved_terms();
   if (point_.smallest_capacity.count > 0) {
     text += fmt::format("  The least capacity with which the step still runs: {}\n",
@@ -261,26 +265,27 @@ std::string Explanation::device() const {
 // Lists what the allocator has reserved at its peak, and why that is more than the live bytes.
 std::string Explanation::reserved_terms() const {
   const Fragmentation& f = point_.run.fragmentation;
-  const BytesColumn unit(f.reserved.count);
+  const BytesColumn unit(f.reserved);
   Table table({{""}, {"bytes", Align::kRight}, {"", Align::kRight}, {"", Align::kLeft, kSpareBar}},
               kIndent);
-  const auto add = [&](const std::string& name, std::int64_t bytes, const std::string& note,
+  const auto add = [&](const std::string& name, Bytes bytes, const std::string& note,
                        bool strong = false) {
-    table.add_row(
-        {{name, -1, strong}, {grouped(bytes), -1, strong}, {unit.text(bytes), -1, strong}, {note}});
+    table.add_row({{name, -1, strong},
+                   {grouped(bytes.count), -1, strong},
+                   {unit.text(bytes), -1, strong},
+                   {note}});
   };
-  add("live", f.live.count, "as requested by the tensors");
-  add("+ rounding", f.rounding.count, "blocks are larger than the requests");
-  add("+ pending events", f.pending_events.count, "freed, but a stream may still use it");
-  add("+ inactive splits", f.inactive_splits.count,
-      "free inside segments that something else keeps");
-  add("+ free segments", f.free_segments.count, "cached: free as a whole");
-  add("reserved", f.reserved.count, "", true);
+  add("live", f.live, "as requested by the tensors");
+  add("+ rounding", f.rounding, "blocks are larger than the requests");
+  add("+ pending events", f.pending_events, "freed, but a stream may still use it");
+  add("+ inactive splits", f.inactive_splits, "free inside segments that something else keeps");
+  add("+ free segments", f.free_segments, "cached: free as a whole");
+  add("reserved", f.reserved, "", true);
   std::string text = title("Reserved, at its peak") + table.text(colour_, width_);
   const Convergence& convergence = point_.convergence;
   std::string peaks;
   for (const StepReserved& step : convergence.steps)
-    peaks += fmt::format("{}{}", peaks.empty() ? "" : ", ", unit.text(step.peak.count));
+    peaks += fmt::format("{}{}", peaks.empty() ? "" : ", ", unit.text(step.peak));
   text += fmt::format("  Step by step: {}", peaks);
   if (convergence.fails_in) {
     text += fmt::format("; step {} runs out of memory on the device\n", *convergence.fails_in);

@@ -86,7 +86,7 @@ std::string fit_table(std::span<const PointFit> fits, const FitOptions& options,
       ++fitting;
       cells.push_back({grouped(row.fit.tried[*row.fit.largest].value), -1, true});
       cells.push_back({format_bytes(point->device_needed())});
-      cells.push_back({share_of(point->device_needed().count, point->capacity.count)});
+      cells.push_back({share_of(point->device_needed(), point->capacity)});
       cells.push_back({format_duration(point->run.step)});
       cells.push_back({rate(tokens ? point->tokens_per_second : point->samples_per_second)});
     } else {

@@ -62,13 +62,12 @@ class Summary {
 
 std::string Summary::memory() const {
   const bool fits = point_.run.status == RunStatus::kCompleted;
-  const std::int64_t used = point_.device_needed().count;
-  const BytesColumn unit(point_.capacity.count);
-  std::string rest =
-      fmt::format("{} of {} ({})", bold(unit.text(used), colour_), unit.text(point_.capacity.count),
-                  share_of(used, point_.capacity.count));
+  const Bytes used = point_.device_needed();
+  const BytesColumn unit(point_.capacity);
+  std::string rest = fmt::format("{} of {} ({})", bold(unit.text(used), colour_),
+                                 unit.text(point_.capacity), share_of(used, point_.capacity));
   if (fits) {
-    rest += fmt::format(", {} free", unit.text(point_.capacity.count - used));
+    rest += fmt::format(", {} free", unit.text(point_.capacity - used));
     if (point_.status == PointStatus::kFits && point_.smallest_capacity.count > 0) {
       rest += fmt::format("; would still fit into {}", format_bytes(point_.smallest_capacity));
     }
@@ -76,7 +75,7 @@ std::string Summary::memory() const {
     rest += " would be used if there were enough";
   }
   std::string text = line("device memory", rest);
-  if (used == point_.device_used().count) {
+  if (used == point_.device_used()) {
     text += line(
         "", fmt::format("= {} reserved by the {} allocator{}",
                         format_bytes(point_.run.reserved.bytes), point_.allocator.name,
@@ -104,13 +103,13 @@ std::string Summary::memory() const {
 std::string Summary::reserved() const {
   const Fragmentation& f = point_.run.fragmentation;
   std::string parts;
-  const auto add = [&](std::int64_t bytes, std::string_view what) {
-    if (bytes > 0) parts += fmt::format(" + {} {}", format_bytes(Bytes(bytes)), what);
+  const auto add = [&](Bytes bytes, std::string_view what) {
+    if (bytes > Bytes(0)) parts += fmt::format(" + {} {}", format_bytes(bytes), what);
   };
-  add(f.rounding.count, "rounding");
-  add(f.pending_events.count, "waiting for streams");
-  add(f.inactive_splits.count, "in splits");
-  add(f.free_segments.count, "in free segments");
+  add(f.rounding, "rounding");
+  add(f.pending_events, "waiting for streams");
+  add(f.inactive_splits, "in splits");
+  add(f.free_segments, "in free segments");
   std::string text;
   if (!parts.empty()) {
     text += line("", fmt::format("= {} live{}", format_bytes(f.live), parts));
@@ -137,10 +136,9 @@ std::string Summary::reserved() const {
 }
 
 std::string Summary::roles() const {
-  const std::int64_t total = sum_of(point_.peak.by_role).count;
-  const std::int64_t largest =
-      std::max_element(point_.peak.by_role.begin(), point_.peak.by_role.end())->count;
-  if (total <= 0) return {};
+  const Bytes total = sum_of(point_.peak.by_role);
+  const Bytes largest = *std::max_element(point_.peak.by_role.begin(), point_.peak.by_role.end());
+  if (total <= Bytes(0)) return {};
   const BytesColumn unit(total);
   // Where there is no room for whole bars, they are shorter.
   constexpr std::size_t kBeforeBars = 17 + 2 + 9 + 2 + 6 + 2 + 20;
@@ -149,14 +147,15 @@ std::string Summary::roles() const {
                  : kLongestBar;
   Table table({{""}, {"", Align::kRight}, {"", Align::kRight}, {""}}, 17);
   for (const Role role : kStackOrder) {
-    const std::int64_t bytes = point_.peak.by_role[static_cast<std::size_t>(role)].count;
-    if (bytes <= 0) continue;
+    const Bytes bytes = point_.peak.by_role[static_cast<std::size_t>(role)];
+    if (bytes <= Bytes(0)) continue;
     const RoleStyle& style = style_of(role);
     table.add_row(
         {{std::string(style.label)},
-         {bytes * 1000 < total ? format_bytes(Bytes(bytes)) : unit.text(bytes)},
+         {bytes * 1000 < total ? format_bytes(bytes) : unit.text(bytes)},
          {bytes * 1000 < total ? "" : share_of(bytes, total)},
-         {bar(static_cast<double>(bytes) / static_cast<double>(largest), bars), style.colour}});
+         {bar(static_cast<double>(bytes.count) / static_cast<double>(largest.count), bars),
+          style.colour}});
   }
   return table.text(colour_);
 }

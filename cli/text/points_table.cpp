@@ -94,7 +94,7 @@ class PointsTable {
   bool names_differ_ = false;
   bool capacities_differ_ = false;
   bool counts_tokens_ = false;
-  std::int64_t most_bytes_ = 0;
+  Bytes most_bytes_;
   Duration longest_{};
   const PointResult* fastest_ = nullptr;
   const PointResult* leanest_ = nullptr;
@@ -102,22 +102,21 @@ class PointsTable {
 
 void PointsTable::choose_best() {
   std::set<std::string> names;
-  std::set<std::int64_t> capacities;
+  std::set<Bytes> capacities;
   // Points may train on different numbers of samples, and on samples of different lengths.
   const WorkUnit unit = compared_unit(points_);
   for (const PointResult& point : points_) {
     names.insert(point.name);
     if (point.status == PointStatus::kError) continue;
-    capacities.insert(point.capacity.count);
-    most_bytes_ = std::max(most_bytes_, point.device_needed().count);
+    capacities.insert(point.capacity);
+    most_bytes_ = std::max(most_bytes_, point.device_needed());
     longest_ = std::max(longest_, point.run.step);
     counts_tokens_ = counts_tokens_ || point.tokens_per_second > 0;
     if (point.status != PointStatus::kFits) continue;
     const std::optional<double> seconds = seconds_per(unit, point);
     if (seconds && (fastest_ == nullptr || *seconds < *seconds_per(unit, *fastest_)))
       fastest_ = &point;
-    if (leanest_ == nullptr || point.device_needed().count < leanest_->device_needed().count)
-      leanest_ = &point;
+    if (leanest_ == nullptr || point.device_needed() < leanest_->device_needed()) leanest_ = &point;
   }
   names_differ_ = names.size() > 1;
   capacities_differ_ = capacities.size() > 1;
@@ -158,10 +157,9 @@ std::vector<Cell> PointsTable::row(const PointResult& point) const {
   const BytesColumn unit(most_bytes_);
   const bool fastest = &point == fastest_ && points_.size() > 1;
   cells.push_back({fits ? "yes" : "no", fits ? kGood : kBad});
-  cells.push_back(
-      {unit.text(point.device_needed().count), -1, &point == leanest_ && points_.size() > 1});
-  cells.push_back({share_of(point.device_needed().count, point.capacity.count), fits ? -1 : kBad});
-  cells.push_back({unit.text(point.run.live.bytes.count)});
+  cells.push_back({unit.text(point.device_needed()), -1, &point == leanest_ && points_.size() > 1});
+  cells.push_back({share_of(point.device_needed(), point.capacity), fits ? -1 : kBad});
+  cells.push_back({unit.text(point.run.live.bytes)});
   cells.push_back({fits ? in_seconds(point.run.step, longest_) : "-", -1, fastest});
   const double speed = counts_tokens_ ? point.tokens_per_second : point.samples_per_second;
   cells.push_back({fits ? rate(speed) : "-", -1, fastest});

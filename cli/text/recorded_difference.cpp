@@ -1,7 +1,6 @@
 #include "cli/text/recorded_difference.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -27,8 +26,8 @@ class RecordedDifference {
       Term term{{std::string(name_of(how))}};
       for (const AllocationPair& pair : match_.pairs) {
         if (pair.how != how) continue;
-        term.bytes.a += a.peak.live[pair.a].bytes.count;
-        term.bytes.b += b.peak.live[pair.b].bytes.count;
+        term.bytes.a += a.peak.live[pair.a].bytes;
+        term.bytes.b += b.peak.live[pair.b].bytes;
         ++term.count;
       }
       if (term.count == 0) continue;
@@ -36,44 +35,46 @@ class RecordedDifference {
       terms_.push_back(std::move(term));
     }
     const auto sum_of = [](const RecordedPeak& peak, const std::vector<std::size_t>& which) {
-      std::int64_t sum = 0;
+      Bytes sum;
       for (const std::size_t i : which)
-        sum += peak.live[i].bytes.count;
+        sum += peak.live[i].bytes;
       return sum;
     };
-    terms_.push_back({{"only in A", sum_of(a.peak, match_.only_a), 0}, match_.only_a.size()});
-    terms_.push_back({{"only in B", 0, sum_of(b.peak, match_.only_b)}, match_.only_b.size()});
-    const std::int64_t rounding_a = a.peak.rounding().count;
-    const std::int64_t rounding_b = b.peak.rounding().count;
+    terms_.push_back(
+        {{"only in A", sum_of(a.peak, match_.only_a), Bytes(0)}, match_.only_a.size()});
+    terms_.push_back(
+        {{"only in B", Bytes(0), sum_of(b.peak, match_.only_b)}, match_.only_b.size()});
+    const Bytes rounding_a = a.peak.rounding();
+    const Bytes rounding_b = b.peak.rounding();
     above_ = {{"rounding to 512 bytes", rounding_a, rounding_b},
-              {"cached, split or waiting", a.peak.reserved.count - a.peak.bytes.count - rounding_a,
-               b.peak.reserved.count - b.peak.bytes.count - rounding_b},
-              {"reserved at other times", a.peak.most_reserved.count - a.peak.reserved.count,
-               b.peak.most_reserved.count - b.peak.reserved.count}};
+              {"cached, split or waiting", a.peak.reserved - a.peak.bytes - rounding_a,
+               b.peak.reserved - b.peak.bytes - rounding_b},
+              {"reserved at other times", a.peak.most_reserved - a.peak.reserved,
+               b.peak.most_reserved - b.peak.reserved}};
   }
   [[nodiscard]] std::string text(const DiffView& view) const;
   [[nodiscard]] Json json() const;
 
  private:
   struct Term {
-    TermPair bytes;
+    TermPair<Bytes> bytes;
     std::size_t count = 0;  // pairs, or allocations that are in only one of both
   };
 
-  [[nodiscard]] TermPair live() const {
-    return {"live at the peak", a_.peak.bytes.count, b_.peak.bytes.count};
+  [[nodiscard]] TermPair<Bytes> live() const {
+    return {"live at the peak", a_.peak.bytes, b_.peak.bytes};
   }
-  [[nodiscard]] TermPair reserved() const {
-    return {"reserved", a_.peak.most_reserved.count, b_.peak.most_reserved.count};
+  [[nodiscard]] TermPair<Bytes> reserved() const {
+    return {"reserved", a_.peak.most_reserved, b_.peak.most_reserved};
   }
   // Returns the share of the live bytes of both sides that is in pairs of one size.
   [[nodiscard]] double explained() const {
-    const std::int64_t all = a_.peak.bytes.count + b_.peak.bytes.count;
-    return all == 0 ? 1 : static_cast<double>(same_) / static_cast<double>(all);
+    const Bytes all = a_.peak.bytes + b_.peak.bytes;
+    return all == Bytes(0) ? 1 : static_cast<double>(same_.count) / static_cast<double>(all.count);
   }
   [[nodiscard]] std::vector<Multiple> multiples() const {
     return multiples_of(group_alike(a_.peak, match_.only_a), group_alike(b_.peak, match_.only_b),
-                        std::max(a_.peak.bytes.count, b_.peak.bytes.count));
+                        std::max(a_.peak.bytes, b_.peak.bytes));
   }
   [[nodiscard]] std::string matched(const DiffView& view) const;
   [[nodiscard]] std::string perhaps(const DiffView& view) const;
@@ -83,45 +84,47 @@ class RecordedDifference {
   const RecordedSide& a_;
   const RecordedSide& b_;
   AllocationMatch match_;
-  std::int64_t same_ = 0;        // bytes of both sides in pairs of one size
-  std::vector<Term> terms_;      // terms that add up to the live bytes
-  std::vector<TermPair> above_;  // terms from there to what is reserved
+  Bytes same_;                          // bytes of both sides in pairs of one size
+  std::vector<Term> terms_;             // terms that add up to the live bytes
+  std::vector<TermPair<Bytes>> above_;  // terms from there to what is reserved
 };
 
 std::string RecordedDifference::only(const RecordedSide& side,
                                      const std::vector<std::size_t>& which,
                                      const std::string& title, const DiffView& view) const {
   if (which.empty()) return {};
-  const BytesColumn unit(side.peak.bytes.count);
+  const BytesColumn unit(side.peak.bytes);
   Table table({{"bytes", Align::kRight}, {"", Align::kRight}, {"", Align::kRight}, {""}}, kIndent);
   const std::vector<Alike> groups = group_alike(side.peak, which);
-  std::int64_t sum = 0;
-  std::int64_t shown = 0;
+  Bytes sum;
+  Bytes shown;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const Alike& group = groups[g];
     sum += group.sum();
     if (g >= view.top) continue;
     shown += group.sum();
-    table.add_row({{grouped(group.sum())},
+    table.add_row({{grouped(group.sum().count)},
                    {unit.text(group.sum())},
-                   {fmt::format("{} x {}", group.count, format_bytes(Bytes(group.bytes)))},
+                   {fmt::format("{} x {}", group.count, format_bytes(group.bytes))},
                    {group.label.empty() ? "(no stack)" : group.label}});
   }
   if (shown < sum) {
-    table.add_row({{grouped(sum - shown)}, {unit.text(sum - shown)}, {""}, {"all others"}});
+    table.add_row({{grouped((sum - shown).count)}, {unit.text(sum - shown)}, {""}, {"all others"}});
   }
-  table.add_row({{grouped(sum), -1, true}, {unit.text(sum), -1, true}, {""}, {"sum", -1, true}});
+  table.add_row(
+      {{grouped(sum.count), -1, true}, {unit.text(sum), -1, true}, {""}, {"sum", -1, true}});
   return '\n' + bold(title, view.colour) + '\n' + table.text(view.colour, view.width);
 }
 
 std::string RecordedDifference::matched(const DiffView& view) const {
   const std::vector<MatchedAlike> groups = group_matched(a_.peak, b_.peak, match_);
   if (groups.empty()) return {};
-  const auto signed_bytes = [](std::int64_t d) {
-    return d == 0 ? "=" : (d > 0 ? "+" : "-") + format_bytes(Bytes(std::abs(d)));
+  const auto signed_bytes = [](Bytes d) {
+    if (d == Bytes(0)) return std::string("=");
+    return d > Bytes(0) ? "+" + format_bytes(d) : "-" + format_bytes(-d);
   };
-  const auto amount = [](std::int64_t count, std::int64_t bytes) {
-    return fmt::format("{} x {}", count, format_bytes(Bytes(bytes)));
+  const auto amount = [](std::int64_t count, Bytes bytes) {
+    return fmt::format("{} x {}", count, format_bytes(bytes));
   };
   Table table({{"B - A", Align::kRight},
                {"A", Align::kRight},
@@ -130,7 +133,7 @@ std::string RecordedDifference::matched(const DiffView& view) const {
                {"in A"},
                {"in B"}},
               kIndent);
-  std::int64_t rest = 0;
+  Bytes rest;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const MatchedAlike& group = groups[g];
     if (g >= view.top) {
@@ -159,7 +162,7 @@ std::string RecordedDifference::perhaps(const DiffView& view) const {
   if (pairs.empty()) return {};
   Table table({{"A", Align::kRight}, {""}, {"B", Align::kRight}, {""}, {"B / A"}}, kIndent);
   const auto size = [](const Alike& group) {
-    return fmt::format("{} x {}", group.count, format_bytes(Bytes(group.bytes)));
+    return fmt::format("{} x {}", group.count, format_bytes(group.bytes));
   };
   for (std::size_t i = 0; i < std::min(view.top, pairs.size()); ++i) {
     const auto& [a, b] = pairs[i];
@@ -190,7 +193,7 @@ std::string RecordedDifference::text(const DiffView& view) const {
       "matched by what the stacks say of it, else by its place in the order of allocation.\n\n",
       percent(explained()));
 
-  const BytesColumn unit(std::max(a_.peak.most_reserved.count, b_.peak.most_reserved.count));
+  const BytesColumn unit(std::max(a_.peak.most_reserved, b_.peak.most_reserved));
   Table table({{""},
                {"A", Align::kRight},
                {"B", Align::kRight},
@@ -198,31 +201,32 @@ std::string RecordedDifference::text(const DiffView& view) const {
                {"bytes", Align::kRight},
                {"allocations", Align::kRight}},
               kIndent);
-  const auto signed_text = [](std::int64_t value, const std::string& words) {
-    return value == 0 ? std::string("=") : (value > 0 ? "+" : "-") + words;
+  const auto signed_text = [](Bytes value, const std::string& words) {
+    return value == Bytes(0) ? std::string("=") : (value > Bytes(0) ? "+" : "-") + words;
   };
-  const auto row = [&](const TermPair& term, bool strong, const std::string& prefix,
+  const auto row = [&](const TermPair<Bytes>& term, bool strong, const std::string& prefix,
                        std::size_t count = 0) {
-    const std::int64_t d = term.difference();
+    const Bytes d = term.difference();
+    const Bytes size = d < Bytes(0) ? -d : d;
     table.add_row({{prefix + term.name, -1, strong},
                    {unit.text(term.a), -1, strong},
                    {unit.text(term.b), -1, strong},
-                   {signed_text(d, unit.text(std::abs(d))), -1, strong},
-                   {d == 0 ? "" : signed_text(d, grouped(std::abs(d))), -1, strong},
+                   {signed_text(d, unit.text(size)), -1, strong},
+                   {d == Bytes(0) ? "" : signed_text(d, grouped(size.count)), -1, strong},
                    {count == 0 ? "" : grouped(static_cast<std::int64_t>(count)), -1, strong}});
   };
   for (const Term& term : terms_)
     row(term.bytes, false, "", term.count);
   row(live(), true, "");
-  for (const TermPair& term : above_)
+  for (const TermPair<Bytes>& term : above_)
     row(term, false, "+ ");
   row(reserved(), true, "");
   text += table.text(view.colour, view.width);
-  const std::int64_t context = std::max(a_.context, b_.context);
-  if (context > 0) {
+  const Bytes context = std::max(a_.context, b_.context);
+  if (context > Bytes(0)) {
     text += fmt::format(
         "  The CUDA context comes on top: {} in the simulation; a snapshot does not show it.\n",
-        format_bytes(Bytes(context)));
+        format_bytes(context));
   }
   text += matched(view);
   text += only(a_, match_.only_a, "Live only in A", view);
@@ -239,15 +243,17 @@ Json RecordedDifference::json() const {
                 {"live_allocations", s.peak.live.size()},
                 {"from_before", s.peak.unordered},
                 {"out_of_memory", s.peak.out_of_memory},
-                {"context", s.simulated ? Json(s.context) : Json(nullptr)}};
+                {"context", s.simulated ? Json(s.context.count) : Json(nullptr)}};
   };
-  const auto term = [](const TermPair& t) {
-    return Json{{"name", t.name}, {"a", t.a}, {"b", t.b}, {"difference", t.difference()}};
+  const auto term = [](const TermPair<Bytes>& t) {
+    return Json{
+        {"name", t.name}, {"a", t.a.count}, {"b", t.b.count}, {"difference", t.difference().count}};
   };
   const auto list = [&](const RecordedPeak& peak, const std::vector<std::size_t>& which) {
     Json groups = Json::array();
     for (const Alike& group : group_alike(peak, which)) {
-      groups.push_back({{"label", group.label}, {"bytes", group.bytes}, {"count", group.count}});
+      groups.push_back(
+          {{"label", group.label}, {"bytes", group.bytes.count}, {"count", group.count}});
     }
     return groups;
   };
@@ -259,8 +265,8 @@ Json RecordedDifference::json() const {
                                    {"a", group.label_a},
                                    {"b", group.label_b},
                                    {"count", group.count},
-                                   {"bytes_a", group.bytes_a},
-                                   {"bytes_b", group.bytes_b}});
+                                   {"bytes_a", group.bytes_a.count},
+                                   {"bytes_b", group.bytes_b.count}});
   }
   document["live"] = term(live());
   document["reserved"] = term(reserved());
@@ -270,7 +276,7 @@ Json RecordedDifference::json() const {
     document["terms"].back()["count"] = t.count;
   }
   document["above"] = Json::array();
-  for (const TermPair& t : above_)
+  for (const TermPair<Bytes>& t : above_)
     document["above"].push_back(term(t));
   document["only_a"] = list(a_.peak, match_.only_a);
   document["only_b"] = list(b_.peak, match_.only_b);
@@ -279,8 +285,8 @@ Json RecordedDifference::json() const {
     document["multiples"].push_back({{"a", x.label},
                                      {"b", y.label},
                                      {"count", x.count},
-                                     {"bytes_a", x.bytes},
-                                     {"bytes_b", y.bytes}});
+                                     {"bytes_a", x.bytes.count},
+                                     {"bytes_b", y.bytes.count}});
   }
   return document;
 }

@@ -1,7 +1,6 @@
 // Compares two recordings of an allocator at their peaks: the simulation's and a GPU's.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include <nlohmann/json_fwd.hpp>
@@ -15,7 +14,7 @@ namespace tidemark {
 struct RecordedSide {
   std::string name;
   bool simulated = false;
-  std::int64_t context = 0;  // process overhead, which no snapshot shows
+  Bytes context;  // process overhead, which no snapshot shows
   RecordedPeak peak;
 };
 [[nodiscard]] std::string recorded_difference_text(const RecordedSide& a, const RecordedSide& b,

@@ -40,10 +40,9 @@ std::string Multiple::ratio() const {
 }
 
 std::vector<Alike> group_alike(const RecordedPeak& peak, const std::vector<std::size_t>& which) {
-  std::map<std::pair<std::string, std::int64_t>, std::int64_t> counts;
+  std::map<std::pair<std::string, Bytes>, std::int64_t> counts;
   for (const std::size_t i : which) {
-    ++counts[{recorded_groups_detail::without_numbers(peak.live[i].label),
-              peak.live[i].bytes.count}];
+    ++counts[{recorded_groups_detail::without_numbers(peak.live[i].label), peak.live[i].bytes}];
   }
   std::vector<Alike> groups;
   groups.reserve(counts.size());
@@ -56,15 +55,12 @@ std::vector<Alike> group_alike(const RecordedPeak& peak, const std::vector<std::
 
 std::vector<MatchedAlike> group_matched(const RecordedPeak& a, const RecordedPeak& b,
                                         const AllocationMatch& match) {
-  std::map<std::tuple<MatchedBy, std::string, std::string, std::int64_t, std::int64_t>,
-           std::int64_t>
-      counts;
+  std::map<std::tuple<MatchedBy, std::string, std::string, Bytes, Bytes>, std::int64_t> counts;
   for (const AllocationPair& pair : match.pairs) {
     const LiveAllocation& of_a = a.live[pair.a];
     const LiveAllocation& of_b = b.live[pair.b];
     ++counts[{pair.how, recorded_groups_detail::without_numbers(of_a.label),
-              recorded_groups_detail::without_numbers(of_b.label), of_a.bytes.count,
-              of_b.bytes.count}];
+              recorded_groups_detail::without_numbers(of_b.label), of_a.bytes, of_b.bytes}];
   }
   std::vector<MatchedAlike> groups;
   for (const auto& [key, count] : counts) {
@@ -72,27 +68,27 @@ std::vector<MatchedAlike> group_matched(const RecordedPeak& a, const RecordedPea
     groups.push_back({how, label_a, label_b, bytes_a, bytes_b, count});
   }
   std::stable_sort(groups.begin(), groups.end(), [](const MatchedAlike& x, const MatchedAlike& y) {
-    const std::int64_t by = std::abs(x.difference());
-    const std::int64_t than = std::abs(y.difference());
+    const std::int64_t by = std::abs(x.difference().count);
+    const std::int64_t than = std::abs(y.difference().count);
     return by != than ? by > than : x.bytes_a * x.count > y.bytes_a * y.count;
   });
   return groups;
 }
 
 std::vector<Multiple> multiples_of(const std::vector<Alike>& of_a, const std::vector<Alike>& of_b,
-                                   std::int64_t peak) {
+                                   Bytes peak) {
   constexpr std::int64_t kMostTimes = 8;
   constexpr std::int64_t kSmall = 200;  // groups below this part of the peak are small
   std::vector<Multiple> found;
   std::vector<char> taken(of_b.size(), 0);
   for (const Alike& a : of_a) {
-    if (a.bytes == 0 || (a.count == 1 && a.bytes < peak / kSmall)) continue;
+    if (a.bytes == Bytes(0) || (a.count == 1 && a.bytes < peak / kSmall)) continue;
     for (std::size_t j = 0; j < of_b.size(); ++j) {
       const Alike& b = of_b[j];
-      if (taken[j] != 0 || b.count != a.count || b.bytes == 0) continue;
-      const std::int64_t large = std::max(a.bytes, b.bytes);
-      const std::int64_t small = std::min(a.bytes, b.bytes);
-      if (large % small != 0 || large / small > kMostTimes) continue;
+      if (taken[j] != 0 || b.count != a.count || b.bytes == Bytes(0)) continue;
+      const Bytes large = std::max(a.bytes, b.bytes);
+      const Bytes small = std::min(a.bytes, b.bytes);
+      if (large.count % small.count != 0 || large / small > kMostTimes) continue;
       found.push_back({a, b});
       taken[j] = 1;
       break;

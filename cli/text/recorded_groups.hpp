@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/core/units.hpp"
 #include "sim/memory/trace/peak_allocations.hpp"
 
 namespace tidemark {
@@ -13,9 +14,9 @@ namespace tidemark {
 // Allocations of one label and one size.
 struct Alike {
   std::string label;
-  std::int64_t bytes = 0;  // size of each allocation
+  Bytes bytes;  // size of each allocation
   std::int64_t count = 0;
-  [[nodiscard]] std::int64_t sum() const { return bytes * count; }
+  [[nodiscard]] Bytes sum() const { return bytes * count; }
 };
 
 // Groups the live allocations `which` of a peak, repeated layers together; the largest first.
@@ -27,10 +28,10 @@ struct MatchedAlike {
   MatchedBy how = MatchedBy::kSize;
   std::string label_a;
   std::string label_b;
-  std::int64_t bytes_a = 0;  // size of each allocation
-  std::int64_t bytes_b = 0;
+  Bytes bytes_a;  // size of each allocation
+  Bytes bytes_b;
   std::int64_t count = 0;
-  [[nodiscard]] std::int64_t difference() const { return (bytes_b - bytes_a) * count; }
+  [[nodiscard]] Bytes difference() const { return (bytes_b - bytes_a) * count; }
 };
 
 // Groups the pairs of a match; the largest difference first, then the largest.
@@ -48,6 +49,6 @@ struct Multiple {
 // Pairs groups from the largest on, each once. Small single allocations are left out: they are
 // multiples by chance. `peak` is the live bytes of the larger side.
 [[nodiscard]] std::vector<Multiple> multiples_of(const std::vector<Alike>& of_a,
-                                                 const std::vector<Alike>& of_b, std::int64_t peak);
+                                                 const std::vector<Alike>& of_b, Bytes peak);
 
 }  // namespace tidemark

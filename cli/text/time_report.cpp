@@ -43,7 +43,7 @@ std::string table_of(const std::vector<TimeTerm>& terms, const TimeTerms& all,
     table.add_row({{term.name},
                    {grouped(static_cast<std::int64_t>(term.count))},
                    {in_seconds(term.total(), all.step)},
-                   {share_of(term.total().count(), all.step.count())},
+                   {share_of(term.total(), all.step)},
                    {time(term.forward)},
                    {time(term.backward)},
                    {time(term.optimizer)},
@@ -69,10 +69,8 @@ std::string table_of(const std::vector<TimeTerm>& terms, const TimeTerms& all,
   if (shown < terms.size()) add(rest);
   const Duration waits = all.step - all.busy;
   if (waits > Duration(0)) {
-    table.add_row({{"no kernel runs"},
-                   {""},
-                   {in_seconds(waits, all.step)},
-                   {share_of(waits.count(), all.step.count())}});
+    table.add_row(
+        {{"no kernel runs"}, {""}, {in_seconds(waits, all.step)}, {share_of(waits, all.step)}});
   }
   table.add_row({{"step", -1, true}, {""}, {in_seconds(all.step, all.step), -1, true}});
   return table.text(view.colour, view.width);
@@ -104,8 +102,8 @@ std::string longest_terms(const std::vector<TimeTerm>& terms, Duration step) {
   for (std::size_t i = 0; i < named; ++i) {
     // Less than a hundredth of the step is not worth a word.
     if (i > 0 && terms[i].total() * 100 < step) break;
-    text += fmt::format("{}{} {}", i == 0 ? "" : ", ", terms[i].name,
-                        share_of(terms[i].total().count(), step.count()));
+    text +=
+        fmt::format("{}{} {}", i == 0 ? "" : ", ", terms[i].name, share_of(terms[i].total(), step));
   }
   return text;
 }
@@ -116,8 +114,7 @@ std::string bounds_text(const PointResult& point) {
   const auto add = [&](Duration time, std::string_view what) {
     // Less than a hundredth of the step is not worth a word.
     if (time * 100 < step || time <= Duration(0)) return;
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what,
-                        share_of(time.count(), step.count()));
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what, share_of(time, step));
   };
   const auto& time = point.breakdown.all.time;
   add(time[static_cast<std::size_t>(Bound::kCompute)], "arithmetic");

@@ -59,16 +59,16 @@ std::string mapping_text(Json mapping) {
 }  // namespace
 }  // namespace wording_detail
 
-BytesColumn::BytesColumn(std::int64_t largest) {
-  const bool gib = largest >= kGiB.count;
-  const bool mib = largest >= kMiB.count;
+BytesColumn::BytesColumn(Bytes largest) {
+  const bool gib = largest >= kGiB;
+  const bool mib = largest >= kMiB;
   scale_ = static_cast<double>(gib ? kGiB.count : mib ? kMiB.count : 1);
   decimals_ = gib ? 2 : mib ? 1 : 0;
   unit_ = gib ? "GiB" : mib ? "MiB" : "B";
 }
 
-std::string BytesColumn::text(std::int64_t bytes) const {
-  return fmt::format("{:.{}f} {}", static_cast<double>(bytes) / scale_, decimals_, unit_);
+std::string BytesColumn::text(Bytes bytes) const {
+  return fmt::format("{:.{}f} {}", static_cast<double>(bytes.count) / scale_, decimals_, unit_);
 }
 
 std::string grouped(std::int64_t number) {
@@ -97,8 +97,14 @@ std::string percent(double share) {
                                                : fmt::format("{:.1f} %", value);
 }
 
-std::string share_of(std::int64_t part, std::int64_t whole) {
-  return whole <= 0 ? "" : percent(static_cast<double>(part) / static_cast<double>(whole));
+std::string share_of(Bytes part, Bytes whole) {
+  if (whole <= Bytes(0)) return "";
+  return percent(static_cast<double>(part.count) / static_cast<double>(whole.count));
+}
+
+std::string share_of(Duration part, Duration whole) {
+  if (whole <= Duration(0)) return "";
+  return percent(static_cast<double>(part.count()) / static_cast<double>(whole.count()));
 }
 
 std::string in_seconds(Duration duration, Duration largest) {
@@ -136,10 +142,10 @@ std::string loader_text(const LoaderFigures& loader) {
 std::string over_budget(const PointResult& point) {
   for (const PolicyOutcome& outcome : point.policies) {
     if (!outcome.plan || !outcome.plan->infeasible.empty()) continue;
-    const std::int64_t over = point.run.live.bytes.count - outcome.plan->budget.count;
-    if (over <= 0) continue;
+    const Bytes over = point.run.live.bytes - outcome.plan->budget;
+    if (over <= Bytes(0)) continue;
     return fmt::format("{} passes its budget of {} by {}: the peak is {}, in {}", outcome.name,
-                       format_bytes(outcome.plan->budget), format_bytes(Bytes(over)),
+                       format_bytes(outcome.plan->budget), format_bytes(over),
                        format_bytes(point.run.live.bytes), name_of(point.peak.phase));
   }
   return {};

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "graph/core/units.hpp"
 #include "sim/step/simulate.hpp"
 
 namespace tidemark {
@@ -18,8 +19,8 @@ inline constexpr std::size_t kIndent = 2;
 class BytesColumn {
  public:
   // The unit follows from `largest`: GiB from 1 GiB on, else MiB, else bytes.
-  explicit BytesColumn(std::int64_t largest);
-  [[nodiscard]] std::string text(std::int64_t bytes) const;  // "37.11 GiB"
+  explicit BytesColumn(Bytes largest);
+  [[nodiscard]] std::string text(Bytes bytes) const;  // "37.11 GiB"
 
  private:
   double scale_;
@@ -31,7 +32,9 @@ class BytesColumn {
 [[nodiscard]] std::string rate(double per_second);       // "9,696", "89.4", "0.52"
 [[nodiscard]] std::string operations(Flops flops);       // "137 GFLOP"
 [[nodiscard]] std::string percent(double share);         // "52 %", "0.4 %"
-[[nodiscard]] std::string share_of(std::int64_t part, std::int64_t whole);
+// Returns a part in percent of the whole; empty where there is no whole.
+[[nodiscard]] std::string share_of(Bytes part, Bytes whole);
+[[nodiscard]] std::string share_of(Duration part, Duration whole);
 [[nodiscard]] std::string in_seconds(Duration duration,
                                      Duration largest);  // "1.234 s" or "412.3 ms"
 

@@ -34,8 +34,8 @@ DetailedPoint point_of(const std::string& training, const std::string& more = ""
 }
 
 template <class Term>
-std::pair<std::int64_t, std::int64_t> sum_of(const std::vector<Term>& terms) {
-  std::pair<std::int64_t, std::int64_t> sum{};
+auto sum_of(const std::vector<Term>& terms) {
+  std::pair<decltype(Term::a), decltype(Term::b)> sum{};
   for (const Term& term : terms) {
     sum.first += term.a;
     sum.second += term.b;
@@ -65,15 +65,15 @@ TEST_SUITE("property") {
     for (const DetailedPoint& a : points()) {
       for (const DetailedPoint& b : points()) {
         const PeakDifference d = peak_difference(a, b);
-        const std::pair live(a.result.run.live.bytes.count, b.result.run.live.bytes.count);
+        const std::pair live(a.result.run.live.bytes, b.result.run.live.bytes);
         CHECK(std::pair(d.live.a, d.live.b) == live);
         CHECK(sum_of(d.roles) == live);
         CHECK(sum_of(d.layers) == live);
         CHECK(sum_of(d.tensors) == live);
         CHECK(sum_of(d.device) == std::pair(d.device_used.a, d.device_used.b));
-        CHECK(d.device_used.a == a.result.context.count + a.result.run.reserved.bytes.count);
+        CHECK(d.device_used.a == a.result.context + a.result.run.reserved.bytes);
         CHECK(sum_of(d.phase_times) == std::pair(d.step.a, d.step.b));
-        CHECK(d.step.b == b.result.run.step.count());
+        CHECK(d.step.b == b.result.run.step);
       }
     }
   }
@@ -81,7 +81,7 @@ TEST_SUITE("property") {
   TEST_CASE("a point does not differ from itself, and sides trade places") {
     for (const DetailedPoint& a : points()) {
       for (const TensorPair& pair : peak_difference(a, a).tensors) {
-        CHECK(pair.difference() == 0);
+        CHECK(pair.difference() == Bytes(0));
         CHECK(pair.count_a == pair.count_b);
       }
       const PeakDifference there = peak_difference(a, points().front());
@@ -100,7 +100,8 @@ TEST_SUITE("golden") {
     for (const TensorPair& pair : d.tensors) {
       if (pair.tensor.tensor != "log_softmax") continue;
       seen = true;
-      CHECK(pair.a == std::int64_t{2} * 256 * 4096 * 4);  // batch x sequence x vocabulary x fp32
+      CHECK(pair.a ==
+            Bytes(std::int64_t{2} * 256 * 4096 * 4));  // batch x sequence x vocabulary x fp32
       CHECK(pair.b == 4 * pair.a);
       CHECK(pair.count_a == 1);
     }
