@@ -10,7 +10,7 @@ namespace tidemark {
 
 // Whether the loss takes an axis of classes: the last one of three, otherwise axis 1.
 [[nodiscard]] bool takes_classes(LossKind kind);
-// How many results of a model the loss compares: 2 for cosine_embedding, 3 for triplet,
+// Returns how many results of a model the loss compares: 2 for cosine_embedding, 3 for triplet,
 // otherwise 1.
 [[nodiscard]] std::size_t results_of(LossKind kind);
 
