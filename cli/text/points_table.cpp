@@ -221,16 +221,16 @@ std::string PointsTable::verdict() const {
 
 // Returns the cheapest change that fits, for the first points that do not.
 std::string PointsTable::advice() const {
-  constexpr int kTold = 3;
+  constexpr int kShown = 3;
   std::string text;
-  int told = 0;
+  int shown = 0;
   for (const PointResult& point : points_) {
-    if (!point.failure || told == kTold) continue;
+    if (!point.failure || shown == kShown) continue;
     const Suggestion* helps = best_that_fits(point.failure->tried);
     if (helps == nullptr) continue;
     text += fmt::format("\n{} would fit with {}{}", setting(point), helps->change,
                         helps->changes_numbers ? ", which changes the numbers" : "");
-    ++told;
+    ++shown;
   }
   return text;
 }

@@ -28,8 +28,8 @@ PointKeys::PointKeys(const Environment& environment, std::span<const std::string
     common_ += content_of(plugin) + '\n';
 }
 
-std::string PointKeys::key(const PointDocument& point, const std::string& told) {
-  std::string text = common_ + told + '\n' + point.error + '\n';
+std::string PointKeys::key(const PointDocument& point, const std::string& previous) {
+  std::string text = common_ + previous + '\n' + point.error + '\n';
   for (const Value::Entry& entry : point.document.entries) {
     // Keys for the use of results do not change the results.
     const bool after = entry.key == "report" || entry.key == "compare" || entry.key == "goal" ||

@@ -19,9 +19,9 @@ namespace tidemark {
 class PointKeys {
  public:
   PointKeys(const Environment& environment, std::span<const std::string> plugins);
-  // `told`: the key of the previous point of the same run (smaller_budget.hpp); empty for the
+  // `previous`: the key of the previous point of the same run (smaller_budget.hpp); empty for the
   // first.
-  [[nodiscard]] std::string key(const PointDocument& point, const std::string& told);
+  [[nodiscard]] std::string key(const PointDocument& point, const std::string& previous);
 
  private:
   std::string text_of(const Value& value);

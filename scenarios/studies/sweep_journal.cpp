@@ -179,9 +179,9 @@ SweepIdentity sweep_identity(const Value& document, const Environment& environme
   PointKeys keys(environment, plugins);
   const std::vector<std::vector<std::size_t>> runs = budget_runs(documents);
   for (std::size_t r = 0; r < runs.size(); ++r) {
-    std::string told;
+    std::string previous;
     for (const std::size_t i : runs[r]) {
-      sweep.keys[i] = told = keys.key(points[i], told);
+      sweep.keys[i] = previous = keys.key(points[i], previous);
       sweep.of_shard[i] = r % shard.count == shard.index;
     }
   }

@@ -75,7 +75,7 @@ struct AllocatorSetting {
 struct AllocatorChange {
   std::string text;  // the change in words
   std::vector<AllocatorSetting> settings;
-  std::string environment;  // how the process is told, "PYTORCH_CUDA_ALLOC_CONF=..."
+  std::string environment;  // the variable that sets it, "PYTORCH_CUDA_ALLOC_CONF=..."
 };
 
 class AllocatorModel {

@@ -2,8 +2,8 @@
 //
 // Tensor ranks (Megatron-LM): a product whose input every rank has gets columns of its weight, and
 // what follows works on a part of the features, until a product takes them in with the rows that
-// belong to them; its sum over the ranks is whole again. Which product is which follows from what
-// becomes of the features: columns that no product takes in again are not cut.
+// belong to them; its sum over the ranks is whole again. Which product is which follows from where
+// the features go: columns that no product takes in again are not cut.
 //
 //   x -> [columns of fc1] -> gelu -> [rows of fc2] -> sum over the ranks
 //

@@ -133,7 +133,7 @@ void Exploration::report() {
   if (listener_.progress) listener_.progress(done_, documents_.size());
 }
 
-// Points that are told the decisions of others, and those that cannot be read, have no bounds.
+// Points that start from the decisions of others, and those that cannot be read, have no bounds.
 void Exploration::simulate_without_bounds() {
   std::vector<bool> wanted(documents_.size(), true);
   if (!options_.every_point && documents_.size() > 1) {
