@@ -116,7 +116,8 @@ std::set<std::string> kinds_among(const RematProblem& problem,
                                   const std::vector<NodeIndex>& forward) {
   std::set<std::string> names;
   for (const NodeIndex node : forward) {
-    if (problem.cost[node] > 0) names.emplace(problem.operator_kind[node]);
+    const bool is_operator = problem.cost[node] > 0 && !problem.operator_kind[node].empty();
+    if (is_operator) names.emplace(problem.operator_kind[node]);
   }
   return names;
 }

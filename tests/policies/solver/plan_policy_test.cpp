@@ -123,9 +123,13 @@ TEST_SUITE("unit") {
     graph.name = "attention";
     const char* kOperators[] = {"bmm", "softmax", "linear"};
     for (std::uint32_t v = 0; v < 7; ++v) {
-      const std::string layer = v < 6 ? (v < 3 ? "h.0.attn: " : "h.1.attn: ") : "";
+      const char* const kind = v < 6 ? kOperators[v % 3] : "loss";
       graph.nodes.push_back(
-          {.name = layer + (v < 6 ? kOperators[v % 3] : "loss"),
+          {.name = kind,
+           .layer = v < 3   ? "h.0.attn"
+                    : v < 6 ? "h.1.attn"
+                            : "",
+           .operator_kind = kind,
            .cost = 10 + v,
            .bytes = Bytes(4),
            .deps = v == 0 ? std::vector<CostNodeId>{} : std::vector{CostNodeId(v - 1)},
@@ -141,7 +145,7 @@ TEST_SUITE("unit") {
     return graph;
   }
 
-  TEST_CASE("selective recomputation by operators' names, the last of a block excepted") {
+  TEST_CASE("selective recomputation by kinds of operators, the last of a block excepted") {
     const RematProblem problem = remat_problem(attention_graph());
     const auto extra = [&](std::string_view policy, const std::string& parameters) {
       const Value value = parse_document(parameters, "test");
