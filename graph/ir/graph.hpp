@@ -80,12 +80,8 @@ struct Graph {
     return nodes[node].outputs[index];
   }
 
-  [[nodiscard]] std::int64_t parameter_count() const {
-    return parameter_elements(parameters).count;
-  }
-  [[nodiscard]] std::int64_t trainable_parameter_count() const {
-    return trained_elements(parameters).count;
-  }
+  [[nodiscard]] Elements parameter_count() const { return parameter_elements(parameters); }
+  [[nodiscard]] Elements trainable_parameter_count() const { return trained_elements(parameters); }
   // Returns "h.3.attn: matmul" for messages.
   [[nodiscard]] std::string describe(NodeId node) const;
   // Returns the repeated block that a layer lies in, kNoBlock for none.

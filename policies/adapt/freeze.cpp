@@ -45,7 +45,9 @@ class Freeze final : public ForwardRewrite {
     return layer.valid() && patterns_.matches(graph.layers[layer].name);
   }
   static void require_something_trained(const Graph& before, const Graph& after) {
-    if (before.trainable_parameter_count() == 0 || after.trainable_parameter_count() > 0) return;
+    if (before.trainable_parameter_count() == Elements(0) ||
+        after.trainable_parameter_count() > Elements(0))
+      return;
     throw UserError({}, "policies.freeze.layers",
                     "every parameter of " + before.name +
                         " is frozen, so there is nothing to train; name what trains in `except`, "

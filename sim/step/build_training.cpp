@@ -48,7 +48,7 @@ Graph build_forward(const StepSpec& spec) {
     options.dtype = rewrite->compute_dtype().value_or(options.dtype);
   Graph graph = spec.source.forward(options);
   if (options.generation) check_generates(graph);
-  if (spec.training.mode == StepMode::kTrain && graph.trainable_parameter_count() == 0) {
+  if (spec.training.mode == StepMode::kTrain && graph.trainable_parameter_count() == Elements(0)) {
     throw UserError({}, "model",
                     fmt::format("'{}' has no parameters, so there is nothing to train; add a layer "
                                 "with weights, such as a linear one",

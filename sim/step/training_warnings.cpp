@@ -97,7 +97,7 @@ std::vector<std::string> training_warnings(const StepSpec& spec, const Graph& gr
         "requires_grad=True'); write reentrant: false, or input_gradients: true in lora",
         reentrant));
   }
-  if (training.trained.empty() && graph.trainable_parameter_count() > 0) {
+  if (training.trained.empty() && graph.trainable_parameter_count() > Elements(0)) {
     warnings.emplace_back(
         "nothing is trained: the loss depends on no parameter that is trained, as with merged "
         "adapters");

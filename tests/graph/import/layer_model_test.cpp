@@ -161,7 +161,7 @@ TEST_SUITE("unit") {
   TEST_CASE("convolutions work on signals, images and volumes") {
     const auto parameters_and_shape = [](const std::string& text) {
       const Graph graph = build(text, {.micro_batch = 2, .loss = LossKind::kNone});
-      return std::pair(graph.trainable_parameter_count(), graph.tensors[graph.logits].shape);
+      return std::pair(graph.trainable_parameter_count().count, graph.tensors[graph.logits].shape);
     };
     // (20 - 5) / 2 + 1 = 8 and (8 - 1) * 2 + 2 = 16 samples; weights [6, 4 / 2, 5], [6, 4, 2].
     const std::string signal =
@@ -301,7 +301,7 @@ layers:
 )",
                                {.dtype = DType::kFloat32});
     const Graph preset = find_preset("vgg11").build(Decoder(), {.dtype = DType::kFloat32});
-    CHECK(layers.parameter_count() == 132'863'336);
+    CHECK(layers.parameter_count().count == 132'863'336);
     // The preset has one more node: the average pool to 7 x 7, which is there already.
     CHECK(layers.nodes.size() + 1 == preset.nodes.size());
   }
@@ -323,7 +323,9 @@ layers:
       // head.
       const std::int64_t tagger = 7'680'000 + 2048 * 1'796 + 1536 * 1'026 + 45 * 513;
       const bool tags = name == "lstm_tagger";
-      CHECK(graph.parameter_count() == (image_result ? 30'893'956 : tags ? tagger : 151'277'312));
+      CHECK(graph.parameter_count().count == (image_result ? 30'893'956
+                                              : tags       ? tagger
+                                                           : 151'277'312));
       CHECK(graph.tensors[graph.logits].shape == (image_result ? Shape{4, 4, 64, 64}
                                                   : tags       ? Shape{4, 256, 45}
                                                                : Shape{4, 4}));

@@ -36,7 +36,7 @@ TEST_SUITE("unit") {
     CHECK(graph.storages[a.storage].bytes == Bytes(64));
     CHECK(graph.storages[a.storage].elements.count == 32);
     CHECK(graph.storages[a.storage].dtype == DType::kBFloat16);
-    CHECK(graph.parameter_count() == 32 + 3 + 16);
+    CHECK(graph.parameter_count().count == 32 + 3 + 16);
   }
 
   TEST_CASE("frozen parameters stay in the table of the training graph, without a gradient") {
@@ -44,7 +44,7 @@ TEST_SUITE("unit") {
     Parameter& frozen = graph.parameters[ParameterId(0U)];
     frozen.trained = false;
     graph.tensors[frozen.tensor].requires_grad = false;
-    CHECK(graph.trainable_parameter_count() == 3 + 16);
+    CHECK(graph.trainable_parameter_count().count == 3 + 16);
     const TrainingGraph training =
         differentiate(graph, *find_framework("torch-2.4-cuda"), {.gradient_dtype = {}});
     REQUIRE(training.parameters.size() == 3);

@@ -81,8 +81,8 @@ TEST_SUITE("unit") {
         const Graph part = divide_experts(whole, over(ranks));
         CHECK_NOTHROW(check_invariants(part));
         const std::int64_t expert = 3 * kWidth * kFeatures;
-        CHECK(part.parameter_count() ==
-              whole.parameter_count() - (experts - experts / ranks) * expert);
+        CHECK(part.parameter_count().count ==
+              whole.parameter_count().count - (experts - experts / ranks) * expert);
         std::int64_t of_experts = 0;
         for (const Parameter& parameter : part.parameters)
           of_experts += parameter.of_expert ? parameter.elements.count : 0;
