@@ -100,7 +100,7 @@ Folded fold_pair(const OnnxNode& node, const OnnxConstant& a, const OnnxConstant
   resize(*result);
   const Dims left = steps_towards(a.dims, *dims);
   const Dims right = steps_towards(b.dims, *dims);
-  std::vector<std::size_t> other(static_cast<std::size_t>(result->elements()));
+  std::vector<std::size_t> other(static_cast<std::size_t>(result->elements().count));
   walk(*dims, right, 0, [&](std::size_t at, std::size_t offset) { other[at] = offset; });
   walk(*dims, left, 0, [&](std::size_t at, std::size_t offset) {
     if (compares) {
@@ -147,7 +147,7 @@ Folded fold_unary(const OnnxNode& node, const OnnxConstant& x) {
   Folded result = shaped(x.dtype, x.dims);
   if (!result || !x.known) return result;
   resize(*result);
-  for (std::size_t i = 0; i < static_cast<std::size_t>(x.elements()); ++i) {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(x.elements().count); ++i) {
     const double value = unary(node.op, x.number(i));
     if (is_floating(x.dtype)) {
       result->numbers[i] = value;
@@ -172,7 +172,7 @@ Folded fold_cast(const OnnxNode& node, const OnnxConstant& x) {
   Folded result = shaped(*target, x.dims);
   if (!result || !x.known) return result;
   resize(*result);
-  for (std::size_t i = 0; i < static_cast<std::size_t>(x.elements()); ++i) {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(x.elements().count); ++i) {
     if (result->dtype == DType::kBool) {
       result->integers[i] = x.number(i) != 0 ? 1 : 0;
     } else if (!is_floating(result->dtype) && is_floating(x.dtype) &&
@@ -188,7 +188,7 @@ Folded fold_cast(const OnnxNode& node, const OnnxConstant& x) {
 Folded fold_range(Operands inputs) {
   if (inputs.size() != 3 || !all_known(inputs)) return std::nullopt;
   for (const OnnxConstant* operand : inputs) {
-    if (operand == nullptr || operand->elements() != 1) return std::nullopt;
+    if (operand == nullptr || operand->elements() != Elements(1)) return std::nullopt;
   }
   const double step = inputs[2]->number();
   if (step == 0) return std::nullopt;
@@ -197,7 +197,7 @@ Folded fold_range(Operands inputs) {
   Folded result = shaped(inputs[0]->dtype, {static_cast<std::int64_t>(std::max(span, 0.0))});
   if (!result || result->elements() > kKnownElements) return result;
   resize(*result);
-  for (std::size_t i = 0; i < static_cast<std::size_t>(result->elements()); ++i) {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(result->elements().count); ++i) {
     if (is_floating(result->dtype)) {
       result->numbers[i] = inputs[0]->number() + static_cast<double>(i) * step;
     } else {
@@ -220,7 +220,7 @@ Folded fold_where(Operands inputs) {
   Folded result = shaped(inputs[1]->dtype, *dims);
   if (!result || !all_known(inputs) || result->elements() > kKnownElements) return result;
   resize(*result);
-  std::vector<char> holds(static_cast<std::size_t>(result->elements()));
+  std::vector<char> holds(static_cast<std::size_t>(result->elements().count));
   walk(*dims, steps_towards(inputs[0]->dims, *dims), 0, [&](std::size_t at, std::size_t offset) {
     holds[at] = inputs[0]->number(offset) != 0 ? 1 : 0;
   });
@@ -239,10 +239,11 @@ Folded fold_constant_of_shape(const OnnxNode& node, const OnnxConstant& shape) {
   if (!shape.known) return std::nullopt;
   const OnnxConstant* value = node.find<OnnxConstant>("value");
   Folded result = shaped(value != nullptr ? value->dtype : DType::kFloat32, shape.integers);
-  const bool usable = value == nullptr || (value->known && value->elements() == 1);
+  const bool usable = value == nullptr || (value->known && value->elements() == Elements(1));
   if (!result || result->elements() > kKnownElements || !usable) return result;
   resize(*result);
-  for (std::size_t i = 0; value != nullptr && i < static_cast<std::size_t>(result->elements()); ++i)
+  for (std::size_t i = 0;
+       value != nullptr && i < static_cast<std::size_t>(result->elements().count); ++i)
     copy_element(*value, 0, *result, i);
   return result;
 }
@@ -253,17 +254,17 @@ Folded fold_reduction(const OnnxNode& node, Operands inputs) {
   const bool keep = node.integer("keepdims", 1) != 0;
   if (!axes || (!axes->empty() && !(axes->size() == 1 && x.dims.size() == 1))) return std::nullopt;
   Folded result = shaped(x.dtype, keep ? Dims(x.dims.size(), 1) : Dims{});
-  if (!result || !x.known || x.elements() == 0) return result;
+  if (!result || !x.known || x.elements() == Elements(0)) return result;
   resize(*result);
   double value = x.number(0);
-  for (std::size_t i = 1; i < static_cast<std::size_t>(x.elements()); ++i) {
+  for (std::size_t i = 1; i < static_cast<std::size_t>(x.elements().count); ++i) {
     const double next = x.number(i);
     if (node.op == "ReduceProd") value *= next;
     if (node.op == "ReduceSum" || node.op == "ReduceMean") value += next;
     if (node.op == "ReduceMax") value = std::max(value, next);
     if (node.op == "ReduceMin") value = std::min(value, next);
   }
-  if (node.op == "ReduceMean") value /= static_cast<double>(x.elements());
+  if (node.op == "ReduceMean") value /= static_cast<double>(x.elements().count);
   OnnxConstant one{.dtype = DType::kFloat64, .numbers = {value}, .known = true};
   copy_element(one, 0, *result, 0);
   return result;
@@ -288,7 +289,7 @@ Folded fold_literal(const OnnxNode& node) {
 }
 
 Folded fold_size(const OnnxConstant& x) {
-  OnnxConstant count = integers_constant({x.elements()});
+  OnnxConstant count = integers_constant({x.elements().count});
   count.dims.clear();
   return count;
 }

@@ -87,7 +87,7 @@ Folded shaped(DType dtype, Dims dims) {
 }
 
 void resize(OnnxConstant& c) {
-  const auto count = static_cast<std::size_t>(c.elements());
+  const auto count = static_cast<std::size_t>(c.elements().count);
   if (is_floating(c.dtype)) {
     c.numbers.resize(count);
   } else {
@@ -226,10 +226,10 @@ Folded fold_gather(const OnnxNode& node, const OnnxConstant& x, const OnnxConsta
   for (std::size_t i = at_axis + 1; i < x.dims.size(); ++i)
     inner *= x.dims[i];
   const std::int64_t extent = x.dims[at_axis];
-  const std::int64_t outer = extent == 0 ? 0 : x.elements() / (inner * extent);
+  const std::int64_t outer = extent == 0 ? 0 : x.elements().count / (inner * extent);
   std::size_t at = 0;
   for (std::int64_t o = 0; o < outer; ++o) {
-    for (std::int64_t i = 0; i < index.elements(); ++i) {
+    for (std::int64_t i = 0; i < index.elements().count; ++i) {
       std::int64_t row = index.integer(static_cast<std::size_t>(i));
       if (row < 0) row += extent;
       if (row < 0 || row >= extent) return std::nullopt;

@@ -162,7 +162,8 @@ TensorId OnnxLowering::operand(std::size_t index) {
 std::optional<double> OnnxLowering::scalar(std::size_t index) {
   if (!has(index)) return std::nullopt;
   const OnnxConstant* value = constant(node().inputs[index]);
-  if (value == nullptr || value->elements() != 1 || value->dims.size() > 1) return std::nullopt;
+  if (value == nullptr || value->elements() != Elements(1) || value->dims.size() > 1)
+    return std::nullopt;
   return value->known ? value->number() : 0.0;
 }
 
@@ -180,7 +181,7 @@ std::optional<std::vector<std::int64_t>> OnnxLowering::setting(std::size_t index
                     quoted_excerpt(file_.names[value])));
   }
   std::vector<std::int64_t> values;
-  for (std::size_t i = 0; i < static_cast<std::size_t>(found->elements()); ++i)
+  for (std::size_t i = 0; i < static_cast<std::size_t>(found->elements().count); ++i)
     values.push_back(found->integer(i));
   return values;
 }
@@ -208,7 +209,8 @@ TensorId OnnxLowering::leading_slices(TensorId x, std::int64_t axis) {
   if (source.valid() && file_.nodes[source].op == "Slice") {
     const auto axes =
         file_.nodes[source].has_input(3) ? constant(file_.nodes[source].inputs[3]) : nullptr;
-    if (axes != nullptr && axes->known && axes->elements() == 1) done = axes->integer() + 1;
+    if (axes != nullptr && axes->known && axes->elements() == Elements(1))
+      done = axes->integer() + 1;
   }
   for (std::int64_t before = done; before < axis; ++before) {
     x = builder_.add("narrow", {x},

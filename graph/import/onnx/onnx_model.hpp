@@ -19,7 +19,7 @@ using OnnxNodeId = Id<struct OnnxNodeTag>;
 
 // Largest number of elements of a constant whose content is kept; of larger ones only the shape is
 // known. Operands that shapes depend on have a few elements, masks and position tables have many.
-inline constexpr std::int64_t kKnownElements = 4096;
+inline constexpr Elements kKnownElements{4096};
 
 // A constant tensor. Integers and bools are in `integers`, floating numbers in `numbers`,
 // row-major; both are empty when the content is not known.
@@ -30,11 +30,11 @@ struct OnnxConstant {
   std::vector<double> numbers;
   bool known = false;
 
-  [[nodiscard]] std::int64_t elements() const {
+  [[nodiscard]] Elements elements() const {
     std::int64_t count = 1;
     for (std::int64_t extent : dims)
       count *= extent;
-    return count;
+    return Elements(count);
   }
   [[nodiscard]] bool is_scalar() const { return dims.empty(); }
   // Returns element `index` as a number, whatever its type.

@@ -18,7 +18,7 @@ constexpr std::string_view kRolePrefix = "tidemark.role:";
 constexpr std::string_view kAbsentPrefix = "tidemark.absent:";
 
 // Most elements along one axis of integers that are sizes and axes, not tables.
-constexpr std::int64_t kMostSizes = 16;
+constexpr Elements kMostSizes{16};
 
 // Whether a value only selects (a mask, indices) and never takes part in arithmetic.
 bool only_decides(const OnnxModel& model, const OnnxUses& uses, OnnxValueId value, int depth) {

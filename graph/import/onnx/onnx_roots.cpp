@@ -55,7 +55,7 @@ void OnnxLowering::add_roots() {
   for (std::size_t i = 0; i < file_.initializers.size(); ++i) {
     const OnnxConstant& tensor = file_.initializers[i].tensor;
     if (roles_.initializers[i] == OnnxRole::kParameter && is_floating(tensor.dtype)) {
-      elements[static_cast<std::size_t>(tensor.dtype)] += tensor.elements();
+      elements[static_cast<std::size_t>(tensor.dtype)] += tensor.elements().count;
     }
   }
   const auto most = std::max_element(elements.begin(), elements.end());

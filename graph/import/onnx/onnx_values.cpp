@@ -43,7 +43,7 @@ bool OnnxLowering::fold_node(OnnxNodeId id) {
 bool OnnxLowering::split_constant(const OnnxNode& node) {
   const OnnxConstant* whole = node.has_input(0) ? constant(node.inputs[0]) : nullptr;
   if (whole == nullptr || !whole->known || is_floating(whole->dtype) || whole->dims.size() != 1 ||
-      whole->elements() != static_cast<std::int64_t>(node.outputs.size())) {
+      whole->elements().count != static_cast<std::int64_t>(node.outputs.size())) {
     return false;
   }
   const std::vector<std::int64_t> values = whole->integers;
@@ -143,7 +143,7 @@ const OnnxConstant* OnnxLowering::constant(OnnxValueId value) {
 
 std::optional<double> OnnxLowering::number(OnnxValueId value) {
   const OnnxConstant* found = constant(value);
-  if (found == nullptr || !found->known || found->elements() != 1) return std::nullopt;
+  if (found == nullptr || !found->known || found->elements() != Elements(1)) return std::nullopt;
   return found->number();
 }
 

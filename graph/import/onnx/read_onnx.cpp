@@ -48,7 +48,7 @@ using google::protobuf::io::CodedInputStream;
 using google::protobuf::io::CodedOutputStream;
 
 // Fields of a TensorProto that are longer than this are weights and are skipped.
-constexpr int kLongestField = static_cast<int>(kKnownElements) * 8;
+constexpr int kLongestField = static_cast<int>(kKnownElements.count) * 8;
 constexpr std::int64_t kOldestOpset = 11;
 
 class Reader {

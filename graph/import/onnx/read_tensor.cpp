@@ -51,8 +51,8 @@ T element_at(const std::string& raw, std::size_t index) {
 
 // Reads numbers of little-endian bytes (raw_data).
 void decode_raw(const std::string& raw, int onnx, OnnxConstant& constant) {
-  const auto count = static_cast<std::size_t>(constant.elements());
-  const Bytes expected = bytes_of(constant.dtype, Elements(constant.elements()));
+  const auto count = static_cast<std::size_t>(constant.elements().count);
+  const Bytes expected = bytes_of(constant.dtype, constant.elements());
   if (raw.size() != static_cast<std::size_t>(expected.count)) return;
   for (std::size_t i = 0; i < count; ++i) {
     switch (onnx) {
@@ -114,7 +114,7 @@ OnnxConstant onnx_constant(const onnx_file::TensorProto& proto, const std::strin
     elements *= extent;
     constant.dims.push_back(extent);
   }
-  if (elements > kKnownElements || proto.data_location() == 1) return constant;
+  if (elements > kKnownElements.count || proto.data_location() == 1) return constant;
   if (!proto.raw_data().empty() || elements == 0) {
     read_tensor_detail::decode_raw(proto.raw_data(), proto.data_type(), constant);
     return constant;

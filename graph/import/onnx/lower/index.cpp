@@ -63,7 +63,7 @@ void lower_embedding_bag(OnnxLowering& l) {
   } else {
     const std::int64_t count = b.shape(indices)[0];
     const std::int64_t length = length_of_rows(l, l.node().inputs[1]);
-    const std::int64_t bags = length > 0 ? count / length : given->elements();
+    const std::int64_t bags = length > 0 ? count / length : given->elements().count;
     offsets = b.add_many("arange", {}, {{"length", bags}})[0];
   }
   l.set(b.add("embedding_bag", {indices, l.operand(0), offsets},

@@ -20,7 +20,7 @@ std::optional<std::int64_t> only_integer(OnnxLowering& l, const OnnxNode& node,
                                          std::size_t operand) {
   if (!node.has_input(operand)) return std::nullopt;
   const OnnxConstant* value = l.constant(node.inputs[operand]);
-  if (value == nullptr || !value->known || value->elements() != 1) return std::nullopt;
+  if (value == nullptr || !value->known || value->elements() != Elements(1)) return std::nullopt;
   return value->integer();
 }
 
@@ -110,7 +110,7 @@ OnnxValueId repeated_part(OnnxLowering& l, OnnxMatch& m, OnnxValueId part, std::
   if (!repeated.valid()) return {};
   const OnnxConstant* target = l.constant(m.node_of(repeated).inputs[1]);
   if (target == nullptr || !target->known ||
-      static_cast<std::size_t>(target->elements()) <= axis + 1) {
+      static_cast<std::size_t>(target->elements().count) <= axis + 1) {
     return {};
   }
   count = target->integer(axis + 1);

@@ -7,8 +7,8 @@ namespace onnx_loss_lowering {
 // The exporter's own ones have an axis; a Python number has none.
 bool is_exported_one(OnnxLowering& l, OnnxValueId value) {
   const OnnxConstant* known = l.constant(value);
-  return known != nullptr && known->dims.size() == 1 && known->elements() == 1 && known->known &&
-         known->number() == 1.0;
+  return known != nullptr && known->dims.size() == 1 && known->elements() == Elements(1) &&
+         known->known && known->number() == 1.0;
 }
 
 // Returns 1 - value, as the exporter writes it.

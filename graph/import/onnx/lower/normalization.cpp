@@ -167,7 +167,7 @@ bool match_group_norm(OnnxLowering& l) {
   const auto target = l.setting(1);
   if (!target || target->size() != 3 || (*target)[0] != 0 || (*target)[2] != -1) return false;
   const OnnxConstant* ones = l.constant(m.node_of(normalized).inputs.at(1));
-  if (ones == nullptr || ones->elements() != (*target)[1]) return false;
+  if (ones == nullptr || ones->elements().count != (*target)[1]) return false;
   OnnxValueId result = m.next("Reshape", normalized, 0);
   if (!result.valid()) return false;
   const std::int64_t channels = l.shape_of_operand(0)[1];
@@ -182,7 +182,7 @@ bool match_group_norm(OnnxLowering& l) {
   // Without parameters the exporter writes [1, 1, ...] and [0, 0, ...].
   const auto constant = [&](OnnxValueId of) {
     const OnnxConstant* value = l.constant(m.node_of(of).inputs[1]);
-    return value != nullptr && value->elements() == 1 && !value->is_scalar();
+    return value != nullptr && value->elements() == Elements(1) && !value->is_scalar();
   };
   TensorId weight;
   TensorId bias;

@@ -216,7 +216,7 @@ void lower_resize(OnnxLowering& l) {
     size.assign(sizes->begin() + 2, sizes->end());
   } else {
     const OnnxConstant* scales = l.has(2) ? l.constant(l.node().inputs[2]) : nullptr;
-    if (scales == nullptr || !scales->known || scales->elements() != x.rank()) {
+    if (scales == nullptr || !scales->known || scales->elements().count != x.rank()) {
       l.fail("its factors are not constants");
     }
     for (int axis = 2; axis < x.rank(); ++axis) {
