@@ -114,7 +114,7 @@ TensorId LayerModel::read_inputs(Taps& taps) {
       shape.push_back(extent);
     static_cast<void>(element_count(shape));
     const TensorId tensor = builder_.input(name, shape, whole ? DType::kInt64 : builder_.dtype());
-    if (whole && shape.rank() == 2 && tokens_ == 0) tokens_ = element_count(shape);
+    if (whole && shape.rank() == 2 && tokens_ == 0) tokens_ = element_count(shape).count;
     if (!first.valid()) first = tensor;
     taps.here[name] = tensor;
   }

@@ -66,12 +66,12 @@ void Inference::in_place(std::size_t input_index) {
   graph_.nodes[node_].in_place = true;
 }
 
-void Inference::create_scalar_in(std::int64_t elements, DType dtype) {
+void Inference::create_scalar_in(Elements elements, DType dtype) {
   create({}, dtype);
   const Tensor& scalar = graph_.tensors[graph_.nodes[node_].outputs.back()];
   Storage& storage = graph_.storages[scalar.storage];
-  storage.elements.count = elements;
-  storage.bytes = bytes_of(dtype, Elements(elements));
+  storage.elements = elements;
+  storage.bytes = bytes_of(dtype, elements);
 }
 
 void Inference::set_role(Role role) {

@@ -32,7 +32,7 @@ class Inference {
   void in_place(std::size_t input_index);
   // Creates a scalar output whose allocation has room for `elements`: losses resize what they
   // reduced.
-  void create_scalar_in(std::int64_t elements, DType dtype);
+  void create_scalar_in(Elements elements, DType dtype);
   // Gives the storage of the last output a purpose of its own.
   void set_role(Role role);
   // Makes the last output one that autograd follows, or does not, whatever the inputs are.

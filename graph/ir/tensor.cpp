@@ -6,7 +6,7 @@
 
 namespace tidemark {
 
-std::int64_t element_count(const Shape& shape) {
+Elements element_count(const Shape& shape) {
   std::int64_t count = 1;
   for (std::int64_t extent : shape) {
     if (!checked_multiply(count, extent, count) || count > (std::int64_t{1} << 60)) {
@@ -14,7 +14,7 @@ std::int64_t element_count(const Shape& shape) {
                                   to_string(shape)));
     }
   }
-  return count;
+  return Elements(count);
 }
 
 Strides contiguous_strides(const Shape& shape) {

@@ -51,7 +51,7 @@ using Shape = Extents;
 using Strides = Extents;  // in elements; 0 where an axis is expanded
 
 // Returns the number of elements; throws UserError when it does not fit into 62 bits.
-[[nodiscard]] std::int64_t element_count(const Shape& shape);
+[[nodiscard]] Elements element_count(const Shape& shape);
 [[nodiscard]] Strides contiguous_strides(const Shape& shape);
 
 // Returns strides of [batch, channels, spatial...] with the channels next to each other; of a shape
@@ -67,7 +67,7 @@ struct Tensor {
   Strides strides;
   bool requires_grad = false;
 
-  [[nodiscard]] Elements elements() const { return Elements(element_count(shape)); }
+  [[nodiscard]] Elements elements() const { return element_count(shape); }
   [[nodiscard]] Bytes bytes() const { return bytes_of(dtype, elements()); }
   // Whether it is row-major without gaps, as torch.Tensor.is_contiguous() (axes of extent 1 do not
   // count).

@@ -129,8 +129,9 @@ class Quantised {
     if (node.attributes.flag("transposed_weight")) weight.rows = parameter.shape[1];
     Graph& graph = copy.result();
     for (const QuantisedState& state : states_of(*options_.format, weight)) {
-      const TensorId tensor = graph.add_buffer(fmt::format("{}.{}", parameter.name, state.name),
-                                               {state.elements}, state.dtype, parameter.layer);
+      const TensorId tensor =
+          graph.add_buffer(fmt::format("{}.{}", parameter.name, state.name), {state.elements.count},
+                           state.dtype, parameter.layer);
       graph.storages[graph.tensors[tensor].storage].role = Role::kQuantisedParameter;
       known->second.push_back(tensor);
     }

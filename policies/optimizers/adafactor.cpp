@@ -24,8 +24,8 @@ void add_torch_states(const OptimizerSpec& /*spec*/, const OptimizedParameter& p
   const auto numbers = [&](std::int64_t count) {
     return bytes_of(parameter.type, Elements(count));
   };
-  states.push_back({kRows, "row_var", numbers(parameter.elements / shape[-1])});
-  states.push_back({kColumns, "col_var", numbers(parameter.elements / shape[-2])});
+  states.push_back({kRows, "row_var", numbers(parameter.elements.count / shape[-1])});
+  states.push_back({kColumns, "col_var", numbers(parameter.elements.count / shape[-2])});
 }
 
 // _single_tensor_adafactor: norms of rows and columns, their product, its inverse root times the
@@ -49,7 +49,7 @@ void add_torch_kernels(const OptimizerSpec& spec, OptimizerImplementation /*form
 LoopTemporaries torch_temporaries(const OptimizerSpec& /*spec*/, const FrameworkRules& /*rules*/,
                                   const Shape& shape) {
   if (shape.rank() < 2) return {.inside = 1, .outlives = true};
-  const std::int64_t elements = element_count(shape);
+  const std::int64_t elements = element_count(shape).count;
   const Bytes norms((elements / shape[-1] + elements / shape[-2]) * kNumberBytes);
   return {.outlives = true, .after = norms};
 }
@@ -61,10 +61,10 @@ void add_adafactor_states(const OptimizerSpec& /*spec*/, const OptimizedParamete
   const Shape& shape = parameter.shape;
   const auto numbers = [](std::int64_t count) { return Bytes(count * kNumberBytes); };
   if (shape.rank() < 2) {
-    states.push_back({kSecondMoment, "exp_avg_sq", numbers(parameter.elements)});
+    states.push_back({kSecondMoment, "exp_avg_sq", numbers(parameter.elements.count)});
   } else {
-    states.push_back({kRows, "exp_avg_sq_row", numbers(parameter.elements / shape[-1])});
-    states.push_back({kColumns, "exp_avg_sq_col", numbers(parameter.elements / shape[-2])});
+    states.push_back({kRows, "exp_avg_sq_row", numbers(parameter.elements.count / shape[-1])});
+    states.push_back({kColumns, "exp_avg_sq_col", numbers(parameter.elements.count / shape[-2])});
   }
   states.push_back({kRootMeanSquare, "RMS", numbers(1)});
 }
@@ -89,7 +89,7 @@ void add_adafactor_kernels(const OptimizerSpec& spec, OptimizerImplementation /*
 LoopTemporaries adafactor_temporaries(const OptimizerSpec& /*spec*/,
                                       const FrameworkRules& /*rules*/, const Shape& shape) {
   if (shape.rank() < 2) return {.inside = 1, .outlives = true};
-  const std::int64_t elements = element_count(shape);
+  const std::int64_t elements = element_count(shape).count;
   const Bytes factors((elements / shape[-1] + elements / shape[-2]) * kNumberBytes);
   return {.inside = 1, .outlives = true, .after = factors};
 }

@@ -11,7 +11,7 @@ namespace {
 using enum OptimizerTensor;
 
 constexpr std::int64_t kBlockElements = 256;  // bitsandbytes 0.44, optimizer_update_8bit_blockwise
-constexpr std::int64_t kSmallest8bit = 4096;  // bitsandbytes, min_8bit_size
+constexpr Elements kSmallest8bit{4096};       // bitsandbytes, min_8bit_size
 constexpr std::int64_t kScaleBytes = 4;       // one fp32 number per block
 
 // Blocks of 256 elements with one fp32 scale each; fp32 moments below 4,096 elements, and of
@@ -21,11 +21,12 @@ void add_8bit_states(const OptimizerSpec& spec, const OptimizedParameter& parame
                      std::vector<OptimizerState>& states) {
   const bool whole = parameter.elements < kSmallest8bit ||
                      (spec.embeddings_in_fp32 && parameter.use == ParameterUse::kEmbedding);
-  const Bytes moment(parameter.elements * (whole ? std::int64_t{sizeof(float)} : 1));
+  const Bytes moment(parameter.elements.count * (whole ? std::int64_t{sizeof(float)} : 1));
   states.push_back({kFirstMoment, "state1", moment});
   states.push_back({kSecondMoment, "state2", moment});
   if (whole) return;
-  const Bytes scales((parameter.elements + kBlockElements - 1) / kBlockElements * kScaleBytes);
+  const Bytes scales((parameter.elements.count + kBlockElements - 1) / kBlockElements *
+                     kScaleBytes);
   states.push_back({kFirstScales, "absmax1", scales});
   states.push_back({kSecondScales, "absmax2", scales});
 }

@@ -9,19 +9,19 @@ namespace {
 
 using enum OptimizerTensor;
 
-constexpr std::int64_t kSmallest = 4096;  // torchao.optim, _new_buffer
+constexpr Elements kSmallest{4096};  // torchao.optim, _new_buffer
 constexpr std::int64_t kScaleBytes = 4;
 
 // Moments of small tensors, and of those that are no multiple of a block, have the type of the
 // parameter. The tables of codes, one per state tensor, are not counted.
 void add_states(DType codes, std::int64_t block, const OptimizedParameter& parameter,
                 std::vector<OptimizerState>& states) {
-  const bool whole = parameter.elements < kSmallest || parameter.elements % block != 0;
-  const Bytes moment = whole ? parameter.moment : bytes_of(codes, Elements(parameter.elements));
+  const bool whole = parameter.elements < kSmallest || parameter.elements.count % block != 0;
+  const Bytes moment = whole ? parameter.moment : bytes_of(codes, parameter.elements);
   states.push_back({kFirstMoment, "exp_avg", moment});
   states.push_back({kSecondMoment, "exp_avg_sq", moment});
   if (whole) return;
-  const Bytes scales(parameter.elements / block * kScaleBytes);
+  const Bytes scales(parameter.elements.count / block * kScaleBytes);
   states.push_back({kFirstScales, "exp_avg.scale", scales});
   states.push_back({kSecondScales, "exp_avg_sq.scale", scales});
 }

@@ -119,7 +119,7 @@ enum class ParameterUse : std::uint8_t {
 
 // The parameter whose state is created.
 struct OptimizedParameter {
-  std::int64_t elements = 0;
+  Elements elements;
   Shape shape;
   DType type = DType::kFloat32;  // type of the updated weights
   Bytes moment;   // one tensor of the parameter's length in the type of the updated weights

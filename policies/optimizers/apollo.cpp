@@ -16,14 +16,14 @@ using enum OptimizerTensor;
 void add_apollo_kernels(const OptimizerSpec& spec, const UpdatedMatrix& matrix,
                         std::vector<MatrixKernel>& kernels) {
   const MatrixSides sides = matrix_sides(matrix.shape);
-  const std::int64_t elements = sides.rows * sides.columns;
-  const std::int64_t random = sides.small * spec.rank;
-  const Bytes whole = bytes_of(matrix.type, Elements(elements));
-  kernels.push_back({.name = "draw_projector",
-                     .mutates = {kProjector},
-                     .work = elementwise_work(matrix.type, random, 10, Bytes(0),
-                                              bytes_of(matrix.type, Elements(random))),
-                     .refreshes = true});
+  const Elements elements = element_count(matrix.shape);
+  const Elements random(sides.small * spec.rank);
+  const Bytes whole = bytes_of(matrix.type, elements);
+  kernels.push_back(
+      {.name = "draw_projector",
+       .mutates = {kProjector},
+       .work = elementwise_work(matrix.type, random, 10, Bytes(0), bytes_of(matrix.type, random)),
+       .refreshes = true});
   add_projected_moments(spec, matrix, kernels);
   kernels.push_back({.name = "scale_gradient",
                      .reads = {kGradient},

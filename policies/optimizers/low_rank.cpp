@@ -39,14 +39,14 @@ Work projection(const OptimizerSpec& spec, const UpdatedMatrix& matrix) {
 void add_projected_moments(const OptimizerSpec& spec, const UpdatedMatrix& matrix,
                            std::vector<MatrixKernel>& kernels) {
   using enum OptimizerTensor;
-  const Bytes whole = bytes_of(matrix.type, Elements(element_count(matrix.shape)));
+  const Bytes whole = bytes_of(matrix.type, element_count(matrix.shape));
   const Bytes low = low_rank_detail::low_rank_bytes(spec, matrix);
   kernels.push_back({.name = "project",
                      .reads = {kGradient, kProjector},
                      .work = projection(spec, matrix),
                      .workspace = matrix.converts_gradient ? whole : Bytes(0),
                      .makes = low});
-  const std::int64_t elements = matrix_sides(matrix.shape).large * spec.rank;
+  const Elements elements(matrix_sides(matrix.shape).large * spec.rank);
   kernels.push_back({.name = "moments",
                      .mutates = {kStep, kFirstMoment, kSecondMoment},
                      .work = elementwise_work(matrix.type, elements, 12, low * 7, low * 6, 7),
@@ -56,8 +56,8 @@ void add_projected_moments(const OptimizerSpec& spec, const UpdatedMatrix& matri
 
 void add_matrix_update(const UpdatedMatrix& matrix, std::vector<MatrixKernel>& kernels) {
   using enum OptimizerTensor;
-  const std::int64_t elements = element_count(matrix.shape);
-  const Bytes whole = bytes_of(matrix.type, Elements(elements));
+  const Elements elements = element_count(matrix.shape);
+  const Bytes whole = bytes_of(matrix.type, elements);
   kernels.push_back({.name = "update",
                      .mutates = {kWeights},
                      .work = elementwise_work(matrix.type, elements, 2, whole * 2, whole)});

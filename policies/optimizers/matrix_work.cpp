@@ -7,18 +7,18 @@ namespace tidemark {
 MatrixSides matrix_sides(const Shape& shape) {
   if (shape.rank() == 0) return {};
   const std::int64_t rows = shape[0];
-  const std::int64_t columns = element_count(shape) / rows;
+  const std::int64_t columns = element_count(shape).count / rows;
   return {.rows = rows,
           .columns = columns,
           .small = std::min(rows, columns),
           .large = std::max(rows, columns)};
 }
 
-Work elementwise_work(DType type, std::int64_t elements, double flops, Bytes read, Bytes written,
+Work elementwise_work(DType type, Elements elements, double flops, Bytes read, Bytes written,
                       int launches) {
   return {.op_class = OperatorClass::kOptimizer,
           .dtype = type,
-          .flops = Flops(flops * static_cast<double>(elements)),
+          .flops = Flops(flops * static_cast<double>(elements.count)),
           .read = read,
           .written = written,
           .launches = launches};

@@ -21,7 +21,7 @@ struct MatrixSides {
 
 // Returns a kernel that reads and writes so many bytes and computes so many operations on each of
 // `elements`.
-[[nodiscard]] Work elementwise_work(DType type, std::int64_t elements, double flops, Bytes read,
+[[nodiscard]] Work elementwise_work(DType type, Elements elements, double flops, Bytes read,
                                     Bytes written, int launches = 1);
 // Returns the singular values and both bases of a matrix in fp32: 6 a b^2 + 20 b^3 operations
 // (Golub and Van Loan, 8.6) for sides a >= b.

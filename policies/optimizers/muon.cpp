@@ -17,7 +17,7 @@ using enum OptimizerTensor;
 void add_muon_kernels(const OptimizerSpec& /*spec*/, const UpdatedMatrix& matrix,
                       std::vector<MatrixKernel>& kernels) {
   const Shape& shape = matrix.shape;
-  const Elements elements(element_count(shape));
+  const Elements elements = element_count(shape);
   const Bytes bytes = bytes_of(matrix.type, elements);
   const Bytes update = bytes_of(DType::kBFloat16, elements);
   Work momentum{.op_class = OperatorClass::kOptimizer, .dtype = matrix.type, .launches = 2};

@@ -16,7 +16,7 @@ struct Matrix {
 
 Matrix matrix_of(const Shape& shape) {
   const std::int64_t rows = shape[0];
-  const std::int64_t columns = element_count(shape) / rows;
+  const std::int64_t columns = element_count(shape).count / rows;
   return {.small = std::min(rows, columns), .large = std::max(rows, columns)};
 }
 

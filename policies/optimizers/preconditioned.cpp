@@ -15,8 +15,8 @@ namespace {
 // basis, and the two factors of its decomposition.
 constexpr std::int64_t kScratchMatrices = 3;
 
-Bytes in_fp32(std::int64_t elements) {
-  return bytes_of(DType::kFloat32, Elements(elements));
+Bytes in_fp32(Elements elements) {
+  return bytes_of(DType::kFloat32, elements);
 }
 
 }  // namespace
@@ -24,9 +24,9 @@ Bytes in_fp32(std::int64_t elements) {
 
 void add_squares(const SideSquares& squares, std::vector<OptimizerState>& states) {
   using enum OptimizerTensor;
-  const auto add = [&](OptimizerTensor tensor, std::string_view suffix, std::int64_t elements) {
-    if (elements > 0)
-      states.push_back({tensor, suffix, bytes_of(DType::kFloat32, Elements(elements))});
+  const auto add = [&](OptimizerTensor tensor, std::string_view suffix, Elements elements) {
+    if (elements > Elements(0))
+      states.push_back({tensor, suffix, preconditioned_detail::in_fp32(elements)});
   };
   add(kLeftFactor, "left_factor", squares.left);
   add(kRightFactor, "right_factor", squares.right);
@@ -35,31 +35,32 @@ void add_squares(const SideSquares& squares, std::vector<OptimizerState>& states
 }
 
 Work side_products(const UpdatedMatrix& matrix, const SideSquares& squares) {
-  const std::int64_t elements = element_count(matrix.shape);
-  const auto a = static_cast<double>(squares.left);
-  const auto b = static_cast<double>(squares.right);
-  const auto count = static_cast<double>(elements);
+  const Elements elements = element_count(matrix.shape);
+  const auto a = static_cast<double>(squares.left.count);
+  const auto b = static_cast<double>(squares.right.count);
+  const auto count = static_cast<double>(elements.count);
   const std::int64_t side = std::max<std::int64_t>(
-      1, static_cast<std::int64_t>(std::sqrt(static_cast<double>(squares.largest))));
+      1, static_cast<std::int64_t>(std::sqrt(static_cast<double>(squares.largest.count))));
   Work work{.op_class = OperatorClass::kMatmul, .dtype = matrix.type, .launches = 2};
   work.flops = Flops(2 * count * (std::sqrt(a) + std::sqrt(b)));
-  work.read = bytes_of(matrix.type, Elements(elements)) * 2 +
+  work.read = bytes_of(matrix.type, elements) * 2 +
               preconditioned_detail::in_fp32(squares.left + squares.right);
-  work.written = bytes_of(matrix.type, Elements(elements)) * 2;
-  work.extent = {side, elements / side, side, 1};
+  work.written = bytes_of(matrix.type, elements) * 2;
+  work.extent = {side, elements.count / side, side, 1};
   return work;
 }
 
 // Bases are refreshed by a power iteration and a QR decomposition of each side.
 MatrixKernel refresh_kernel(std::string_view name, const SideSquares& squares) {
   using enum OptimizerTensor;
-  const auto side = static_cast<std::int64_t>(std::sqrt(static_cast<double>(squares.largest)));
+  const auto side =
+      static_cast<std::int64_t>(std::sqrt(static_cast<double>(squares.largest.count)));
   return {.name = name,
           .reads = {kLeftFactor, kRightFactor},
           .mutates = {kLeftBasis, kRightBasis},
           .work = decomposition_work(side, side),
-          .temporary = preconditioned_detail::in_fp32(preconditioned_detail::kScratchMatrices *
-                                                      squares.largest),
+          .temporary = preconditioned_detail::in_fp32(squares.largest) *
+                       preconditioned_detail::kScratchMatrices,
           .refreshes = true};
 }
 

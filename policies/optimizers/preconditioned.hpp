@@ -1,19 +1,19 @@
 // Preconditioners for each side of a matrix: what SOAP and Shampoo share.
 #pragma once
 
-#include <cstdint>
 #include <string_view>
 #include <vector>
 
+#include "graph/core/units.hpp"
 #include "policies/optimizers/spec.hpp"
 
 namespace tidemark {
 
-// The square matrices for both sides of a matrix, in elements.
+// The square matrices for both sides of a matrix.
 struct SideSquares {
-  std::int64_t left = 0;
-  std::int64_t right = 0;
-  std::int64_t largest = 0;  // elements of the largest single one
+  Elements left;
+  Elements right;
+  Elements largest;  // elements of the largest single one
 };
 
 // Adds factor and basis, or inverse root, of each side that has some, in fp32.

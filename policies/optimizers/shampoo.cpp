@@ -17,19 +17,19 @@ using enum OptimizerTensor;
 constexpr std::int64_t kShampooBlock = 1'024;  // shampoo.py, max_preconditioner_dim
 
 // Elements of the square matrices for one side of a tensor that is cut into blocks.
-std::int64_t shampoo_squares(std::int64_t side, std::int64_t other) {
+Elements shampoo_squares(std::int64_t side, std::int64_t other) {
   const std::int64_t whole = side / kShampooBlock;
   const std::int64_t rest = side % kShampooBlock;
   const std::int64_t beside = (other + kShampooBlock - 1) / kShampooBlock;
-  return (whole * kShampooBlock * kShampooBlock + rest * rest) * beside;
+  return Elements((whole * kShampooBlock * kShampooBlock + rest * rest) * beside);
 }
 
 SideSquares shampoo_squares(const Shape& shape) {
   const MatrixSides sides = matrix_sides(shape);
   const std::int64_t block = std::min(sides.large, kShampooBlock);
-  return {.left = sides.rows > 1 ? shampoo_squares(sides.rows, sides.columns) : 0,
-          .right = sides.columns > 1 ? shampoo_squares(sides.columns, sides.rows) : 0,
-          .largest = block * block};
+  return {.left = sides.rows > 1 ? shampoo_squares(sides.rows, sides.columns) : Elements(0),
+          .right = sides.columns > 1 ? shampoo_squares(sides.columns, sides.rows) : Elements(0),
+          .largest = Elements(block * block)};
 }
 
 // Blocks of at most 1,024 by 1,024: factors and their inverse roots; the second moment of the
@@ -39,14 +39,15 @@ void add_shampoo_states(const OptimizerSpec& /*spec*/, const OptimizedParameter&
   states.push_back({kFirstMoment, "filtered_grad", parameter.moment});
   states.push_back({kGrafted, "grafting", parameter.moment});
   const bool has_shape = parameter.shape.rank() > 0;
-  add_squares(shampoo_squares(has_shape ? parameter.shape : Shape{parameter.elements}), states);
+  add_squares(shampoo_squares(has_shape ? parameter.shape : Shape{parameter.elements.count}),
+              states);
 }
 
 void add_shampoo_kernels(const OptimizerSpec& /*spec*/, const UpdatedMatrix& matrix,
                          std::vector<MatrixKernel>& kernels) {
   const SideSquares squares = shampoo_squares(matrix.shape);
-  const std::int64_t elements = element_count(matrix.shape);
-  const Bytes whole = bytes_of(matrix.type, Elements(elements));
+  const Elements elements = element_count(matrix.shape);
+  const Bytes whole = bytes_of(matrix.type, elements);
   kernels.push_back(statistics_kernel(matrix, squares));
   kernels.push_back(refresh_kernel("inverse_roots", squares));
   kernels.push_back({.name = "filter",

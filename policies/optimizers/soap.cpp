@@ -16,8 +16,8 @@ using enum OptimizerTensor;
 constexpr std::int64_t kLargestSoapSide = 10'000;  // soap.py, max_precond_dim
 
 // Elements of a square matrix for a side of SOAP's; longer sides have none.
-std::int64_t soap_square(std::int64_t side) {
-  return side > 1 && side <= kLargestSoapSide ? side * side : 0;
+Elements soap_square(std::int64_t side) {
+  return Elements(side > 1 && side <= kLargestSoapSide ? side * side : 0);
 }
 
 SideSquares soap_squares(const Shape& shape) {
@@ -39,8 +39,8 @@ void add_soap_states(const OptimizerSpec& /*spec*/, const OptimizedParameter& pa
 void add_soap_kernels(const OptimizerSpec& /*spec*/, const UpdatedMatrix& matrix,
                       std::vector<MatrixKernel>& kernels) {
   const SideSquares squares = soap_squares(matrix.shape);
-  const std::int64_t elements = element_count(matrix.shape);
-  const Bytes whole = bytes_of(matrix.type, Elements(elements));
+  const Elements elements = element_count(matrix.shape);
+  const Bytes whole = bytes_of(matrix.type, elements);
   kernels.push_back({.name = "project",
                      .reads = {kGradient, kLeftBasis, kRightBasis},
                      .work = side_products(matrix, squares),

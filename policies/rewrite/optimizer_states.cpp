@@ -12,7 +12,7 @@ std::vector<OptimizerState> optimizer_states(const OptimizerSpec& spec,
   const Bytes counter = fused ? rules.fused_adam_step_bytes : rules.adam_step_bytes;
   std::vector<OptimizerState> states;
   spec.kind->add_states(spec,
-                        {.elements = tensor.elements.count,
+                        {.elements = tensor.elements,
                          .shape = tensor.shape,
                          .type = weights,
                          .moment = bytes_of(weights, tensor.elements),

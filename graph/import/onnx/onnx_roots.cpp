@@ -122,7 +122,7 @@ void OnnxLowering::add_input(const OnnxInput& input) {
   batch_ = shape[axis];
   // Token ids are [batch, length].
   const bool tokens = !is_floating(dtype) && shape.rank() == 2;
-  builder_.set_samples(batch_, tokens ? element_count(shape) : 0);
+  builder_.set_samples(batch_, tokens ? element_count(shape).count : 0);
   if (!onnx_.batch_axis) builder_.fix_samples();
 }
 

@@ -25,28 +25,29 @@ constexpr std::array<QuantisedFormat, 6> kFormats = {{
 }};
 
 constexpr std::int64_t kNestedBlock = 256;  // scales that share a scale
-constexpr std::int64_t kCodes4Bit = 16;     // values that 4 bits name
-constexpr std::int64_t kCodes8Bit = 256;
+constexpr Elements kCodes4Bit{16};          // values that 4 bits name
+constexpr Elements kCodes8Bit{256};
 
-std::int64_t blocks_of(std::int64_t elements, std::int64_t block) {
-  return (elements + block - 1) / block;
+// Returns the elements of a tensor with a scale for each block.
+Elements scales_of(Elements elements, std::int64_t block) {
+  return Elements((elements.count + block - 1) / block);
 }
 
 std::vector<QuantisedState> state_list(const QuantisedFormat& format,
                                        const QuantisedWeight& weight) {
-  if (format.codes == DType::kInt8) return {{"SCB", weight.rows}};
-  const std::int64_t scales = blocks_of(weight.elements, weight.block);
-  const std::int64_t nested = blocks_of(scales, kNestedBlock);
+  if (format.codes == DType::kInt8) return {{"SCB", Elements(weight.rows)}};
+  const Elements scales = scales_of(weight.elements, weight.block);
+  const Elements nested = scales_of(scales, kNestedBlock);
   if (format.library == QuantisedBy::kTorchao) {
     return {{"quantized_scalers", scales, DType::kInt8},
             {"quantization_factor", nested, weight.model},
-            {"scaler_mean", 1, weight.model},
+            {"scaler_mean", Elements(1), weight.model},
             {"nf4", kCodes4Bit, weight.model}};
   }
   if (!format.nested) return {{"absmax", scales}, {"quant_map", kCodes4Bit}};
   return {{"absmax", scales, DType::kInt8},
           {"nested_absmax", nested},
-          {"offset", 1},
+          {"offset", Elements(1)},
           {"nested_quant_map", kCodes8Bit},
           {"quant_map", kCodes4Bit}};
 }
@@ -73,14 +74,14 @@ std::vector<QuantisedState> states_of(const QuantisedFormat& format,
 
 std::string refuses(const QuantisedFormat& format, const QuantisedWeight& weight) {
   if (format.library != QuantisedBy::kTorchao) return {};
-  if (weight.elements % weight.block != 0) {
+  if (weight.elements.count % weight.block != 0) {
     return fmt::format("torchao refuses a weight of {} elements, which is no multiple of {}",
-                       weight.elements, weight.block);
+                       weight.elements.count, weight.block);
   }
-  const std::int64_t scales = weight.elements / weight.block;
+  const std::int64_t scales = weight.elements.count / weight.block;
   if (scales % quantised_formats_detail::kNestedBlock == 0) return {};
   return fmt::format("torchao refuses a weight of {} elements: its {} scales are no multiple of {}",
-                     weight.elements, scales, quantised_formats_detail::kNestedBlock);
+                     weight.elements.count, scales, quantised_formats_detail::kNestedBlock);
 }
 
 }  // namespace tidemark

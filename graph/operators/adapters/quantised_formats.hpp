@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "graph/core/units.hpp"
 #include "graph/ir/dtype.hpp"
 
 namespace tidemark {
@@ -31,14 +32,14 @@ struct QuantisedFormat {
 // A tensor beside the codes of a weight: scales, their scales, tables.
 struct QuantisedState {
   std::string_view name;
-  std::int64_t elements = 0;
+  Elements elements;
   DType dtype = DType::kFloat32;
 };
 
 // A weight as it is quantised.
 struct QuantisedWeight {
   std::int64_t rows = 0;           // output features
-  std::int64_t elements = 0;       // of the whole weight
+  Elements elements;               // of the whole weight
   std::int64_t block = 64;         // elements that share a scale
   DType model = DType::kBFloat16;  // type of the weight before it was quantised
 };

@@ -43,7 +43,7 @@ Shape noise_shape(const NodeView& node) {
 ForwardKernel forward(const NodeView& node) {
   if (dropout_probability(node.attributes()) == 0) return {};
   ForwardKernel kernel{.work = node.elementwise_work(OperatorClass::kElementwise, 1)};
-  const Bytes noise = bytes_of(node.input(0).dtype, Elements(element_count(noise_shape(node))));
+  const Bytes noise = bytes_of(node.input(0).dtype, element_count(noise_shape(node)));
   kernel.work.read += noise * 2;  // bernoulli_, div_, mul
   kernel.work.written += noise * 2;
   kernel.work.launches = 3;

@@ -201,7 +201,7 @@ Bytes saved_extras(const NodeView& node) {
   save(set);
   Bytes sum;
   for (const SavedSet::Extra& extra : set.extras())
-    sum += bytes_of(extra.dtype, Elements(element_count(extra.shape)));
+    sum += bytes_of(extra.dtype, element_count(extra.shape));
   return sum;
 }
 

@@ -52,7 +52,7 @@ void infer_trailing(Inference& inference) {
 
 std::int64_t rows_of(const NodeView& node) {
   const Tensor& x = node.input(kX);
-  return x.elements().count / element_count(normalized_shape(x, normalized_rank(node)));
+  return x.elements().count / element_count(normalized_shape(x, normalized_rank(node))).count;
 }
 
 // Returns the bytes of the kernel's copy of a strided input.

@@ -22,7 +22,7 @@ void require_same_shape(const Inference& inference) {
 void infer_resized(Inference& inference) {
   require_same_shape(inference);
   const Tensor x = inference.input(kPrediction);
-  inference.create_scalar_in(x.elements().count, x.dtype);
+  inference.create_scalar_in(x.elements(), x.dtype);
 }
 
 // Without a reduction the loss has the prediction's shape.

@@ -147,7 +147,7 @@ void infer_as_strided(Inference& inference) {
   const Shape shape = shape_from(inference.attributes().list("shape"));
   const Strides strides = shape_from(inference.attributes().list("strides"));
   inference.require(
-      shape.rank() == strides.rank() && element_count(shape) <= inference.input(0).elements().count,
+      shape.rank() == strides.rank() && element_count(shape) <= inference.input(0).elements(),
       "shape and strides leave the memory of its input");
   inference.view(0, shape, strides);
 }

@@ -39,7 +39,7 @@ Kept kept(const Operation& operation, bool input_gradient, bool parameter_gradie
   view.graph().nodes[id].family->save(saved);
   Kept result;
   for (const SavedSet::Extra& extra : saved.extras())
-    result.made += bytes_of(extra.dtype, Elements(element_count(extra.shape))).count;
+    result.made += bytes_of(extra.dtype, element_count(extra.shape)).count;
   result.made += saved.outputs().empty() ? 0 : view.output().bytes().count;
   for (std::size_t i : saved.inputs())
     (i == 0 ? result.input : result.parameter) = true;

@@ -146,7 +146,7 @@ void lower_gelu(OnnxLowering& l) {
 // A slope per channel stands as [channels, 1, 1].
 void lower_prelu(OnnxLowering& l) {
   TensorId slope = l.operand(1);
-  const std::int64_t count = element_count(l.builder().shape(slope));
+  const std::int64_t count = element_count(l.builder().shape(slope)).count;
   if (l.builder().shape(slope).rank() != 1) slope = l.builder().reshape(slope, {count});
   l.set(l.builder().add("prelu", {l.operand(0), slope}));
 }

@@ -35,7 +35,7 @@ void lower_reshape(OnnxLowering& l) {
   if (!target) target = reshaped_dims(list_of(old), *wanted, allow_zero);
   if (!target) {
     l.fail(fmt::format("{} elements do not fill the shape [{}] (its input is {})",
-                       element_count(old), fmt::join(*wanted, ", "), to_string(old)));
+                       element_count(old).count, fmt::join(*wanted, ", "), to_string(old)));
   }
   const Shape shape = l.shape(*target);
   const bool copies = shape.rank() == 3 && is_attention_head(l);
@@ -50,7 +50,7 @@ void lower_flatten(OnnxLowering& l) {
   std::int64_t rows = 1;
   for (int i = 0; i < x.rank() && i < axis; ++i)
     rows *= x[i];
-  l.set(l.builder().reshape(l.operand(0), {rows, element_count(x) / rows}));
+  l.set(l.builder().reshape(l.operand(0), {rows, element_count(x).count / rows}));
 }
 
 void lower_transpose(OnnxLowering& l) {

@@ -70,7 +70,7 @@ std::vector<TensorId> biases_by_direction(OnnxLowering& l, const std::vector<Ten
                                           std::int64_t directions) {
   if (static_cast<std::int64_t>(found.size()) != 1) return found;
   ModelBuilder& b = l.builder();
-  const std::int64_t elements = element_count(b.shape(found[0]));
+  const std::int64_t elements = element_count(b.shape(found[0])).count;
   if (elements % (2 * directions) != 0) l.fail("its bias does not divide into two per direction");
   return b.split(b.view(found[0], {elements}), elements / (2 * directions), 0);
 }
