@@ -60,7 +60,7 @@ AllGradients all_gradients(const TrainingGraph& graph) {
     }
     const Storage& gradient = graph.storages[storage];
     result.storages.push_back(storage);
-    result.elements.push_back(gradient.elements.count);
+    result.elements.push_back(gradient.elements);
     result.bytes += gradient.bytes;
   }
   return result;

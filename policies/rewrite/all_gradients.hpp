@@ -1,10 +1,10 @@
 // Kernels that read or change all gradients at once, between backward and the optimizer.
 #pragma once
 
-#include <cstdint>
 #include <string_view>
 #include <vector>
 
+#include "graph/core/units.hpp"
 #include "graph/ir/training_graph.hpp"
 
 namespace tidemark {
@@ -12,7 +12,7 @@ namespace tidemark {
 // The gradients that a rank holds when backward is over, each once.
 struct AllGradients {
   std::vector<StorageId> storages;
-  std::vector<std::int64_t> elements;  // of each
+  std::vector<Elements> elements;  // of each
   Bytes bytes;
 };
 // Returns the gradients that the optimizer works on; where it makes them itself, such as in

@@ -33,8 +33,8 @@ std::vector<Touch> touches_of(const AllGradients& gradients, Access access) {
 
 Work pass_over(const AllGradients& gradients, bool multi_tensor, double flops, bool writes) {
   double elements = 0;
-  for (const std::int64_t count : gradients.elements)
-    elements += static_cast<double>(count);
+  for (const Elements each : gradients.elements)
+    elements += static_cast<double>(each.count);
   Work work{.op_class = OperatorClass::kOptimizer, .flops = Flops(flops * elements)};
   work.read = gradients.bytes;
   if (writes) work.written = gradients.bytes;
@@ -71,9 +71,10 @@ void ClipGradients::apply(TrainingGraph& graph, const RewriteContext& context) c
       graph, "clip_grad_norm.norms", touches, detail::pass_over(gradients, multi_tensor, 2, false));
   if (multi_tensor) {
     // A partial sum per chunk of the longest gradient, for every gradient.
-    const std::int64_t longest =
+    const Elements longest =
         *std::max_element(gradients.elements.begin(), gradients.elements.end());
-    const std::int64_t chunks = (longest + detail::kChunkElements - 1) / detail::kChunkElements;
+    const std::int64_t chunks =
+        (longest.count + detail::kChunkElements - 1) / detail::kChunkElements;
     graph.operators[first].workspace =
         Bytes(static_cast<std::int64_t>(count) * chunks * detail::kNumberBytes);
   }

@@ -130,8 +130,8 @@ void Scaler::scale_loss() {
 void Scaler::unscale(bool multi_tensor) {
   const AllGradients gradients = all_gradients(graph_);
   double elements = 0;
-  for (const std::int64_t count : gradients.elements)
-    elements += static_cast<double>(count);
+  for (const Elements each : gradients.elements)
+    elements += static_cast<double>(each.count);
   std::vector<Touch> touches;
   for (const StorageId storage : gradients.storages)
     touches.push_back({storage, Access::kMutate});

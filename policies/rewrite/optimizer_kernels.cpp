@@ -51,14 +51,14 @@ LoopTemporaries loop_temporaries(const OptimizerSpec& spec, const FrameworkRules
 
 // A launch takes as many tensors as its arguments have room for, and at most 320 chunks; a tensor
 // cut by the second limit goes on in the next launch.
-int foreach_launches(std::span<const std::int64_t> elements, std::size_t lists) {
+int foreach_launches(std::span<const Elements> elements, std::size_t lists) {
   const int max_tensors = optimizer_kernels_detail::kMaxTensors.at(
       std::clamp<std::size_t>(lists, 1, optimizer_kernels_detail::kMaxTensors.size()) - 1);
   std::int64_t launches = 0;
   std::int64_t blocks = 0;
   int tensors = 0;
-  for (std::int64_t count : elements) {
-    blocks += (count + optimizer_kernels_detail::kChunkElements - 1) /
+  for (const Elements each : elements) {
+    blocks += (each.count + optimizer_kernels_detail::kChunkElements - 1) /
               optimizer_kernels_detail::kChunkElements;
     ++tensors;
     if (blocks >= optimizer_kernels_detail::kMaxBlocks) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -25,6 +24,6 @@ namespace tidemark {
 
 // Returns the CUDA launches of one multi_tensor_apply over tensors of these lengths, `lists`
 // tensors at a time.
-[[nodiscard]] int foreach_launches(std::span<const std::int64_t> elements, std::size_t lists);
+[[nodiscard]] int foreach_launches(std::span<const Elements> elements, std::size_t lists);
 
 }  // namespace tidemark

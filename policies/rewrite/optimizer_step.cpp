@@ -251,7 +251,7 @@ void OptimizerStep::add_touches(const OptimizerKernel& kernel, OptimizerSlot& sl
 }
 
 int OptimizerStep::launches_of(const OptimizerKernel& kernel,
-                               std::span<const std::int64_t> elements) const {
+                               std::span<const Elements> elements) const {
   if (!rules_.multi_tensor_kernels) return static_cast<int>(elements.size());
   OptimizerTensors lists = kernel.reads;
   lists.insert(lists.end(), kernel.writes.begin(), kernel.writes.end());
@@ -270,13 +270,13 @@ void OptimizerStep::add_foreach() {
   for (const OptimizerKernel& kernel : kernels_) {
     std::vector<Touch> touches;
     std::vector<StorageId> variables;
-    std::vector<std::int64_t> elements;
+    std::vector<Elements> elements;
     Work work{.op_class = OperatorClass::kOptimizer, .dtype = slots_.front().weights};
     for (OptimizerSlot& slot : slots_) {
       if (!optimizer_step_detail::runs_on(kernel, slot)) continue;
       add_touches(kernel, slot, touches, variables);
       add_work(kernel, slot, work);
-      elements.push_back(slot.trained->elements.count);
+      elements.push_back(slot.trained->elements);
     }
     if (elements.empty()) continue;
     work.launches = launches_of(kernel, elements);

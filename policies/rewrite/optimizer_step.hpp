@@ -48,7 +48,7 @@ class OptimizerStep {
   void add_touches(const OptimizerKernel& kernel, OptimizerSlot& slot, std::vector<Touch>& touches,
                    std::vector<StorageId>& variables);
   [[nodiscard]] int launches_of(const OptimizerKernel& kernel,
-                                std::span<const std::int64_t> elements) const;
+                                std::span<const Elements> elements) const;
   void add_foreach();
   [[nodiscard]] StorageId add_storage(const OptimizerSlot& slot, std::string_view suffix,
                                       Bytes bytes, Role role);

@@ -346,13 +346,13 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("launches are limited by 320 chunks of 65,536 elements and by tensors per launch") {
-    const std::vector<std::int64_t> small(100, 10);
+    const std::vector<Elements> small(100, Elements(10));
     CHECK(foreach_launches(small, 1) == 1);  // 110 tensors
     CHECK(foreach_launches(small, 2) == 2);  // 64 + 36
     CHECK(foreach_launches(small, 4) == 3);  // 36 + 36 + 28
-    const std::vector<std::int64_t> large = {320 * 65536, 65536};
+    const std::vector<Elements> large = {Elements(320 * 65536), Elements(65536)};
     CHECK(foreach_launches(large, 1) == 2);
-    const std::vector<std::int64_t> cut = {640 * 65536 + 1};
+    const std::vector<Elements> cut = {Elements(640 * 65536 + 1)};
     CHECK(foreach_launches(cut, 1) == 3);
   }
 
