@@ -28,7 +28,7 @@ struct PackedSize {
 
 // Returns the size of `elements` of `element` bytes each, of `samples` samples. The last group of a
 // tensor, or of a sample, is padded. Sources: ucbrise/actnn, GACT-ICML, NVlabs/COAT.
-[[nodiscard]] PackedSize packed_size(const PackingOptions& packing, std::int64_t elements,
+[[nodiscard]] PackedSize packed_size(const PackingOptions& packing, Elements elements,
                                      Bytes element, std::int64_t samples);
 
 }  // namespace tidemark

@@ -62,12 +62,13 @@ Position creator_of(const PolicyContext& context, GapId gap) {
   }
 }
 
-SmallestMoved decode_smallest(const Decoder& decoder, std::int64_t elements) {
+SmallestMoved decode_smallest(const Decoder& decoder, Elements elements) {
   SmallestMoved smallest{.elements = elements, .bytes = decoder.maybe<Bytes>("min_bytes")};
   if (smallest.bytes && decoder.has("min_elements")) {
     decoder.fail_at("min_elements", "min_bytes says the same in bytes; give one of them");
   }
-  smallest.elements = decoder.optional<std::int64_t>("min_elements", elements, at_least(0));
+  smallest.elements =
+      Elements(decoder.optional<std::int64_t>("min_elements", elements.count, at_least(0)));
   return smallest;
 }
 
@@ -75,7 +76,7 @@ std::vector<SavedGap> saved_gaps(const PolicyContext& context, const SmallestMov
   if (smallest.bytes) return saved_gaps(context, *smallest.bytes);
   std::vector<SavedGap> found = saved_gaps(context, Bytes(1));
   std::erase_if(found, [&](const SavedGap& gap) {
-    return context.graph.storages[gap.storage].elements.count < smallest.elements;
+    return context.graph.storages[gap.storage].elements < smallest.elements;
   });
   return found;
 }

@@ -2,11 +2,11 @@
 // to move them. Shared by the policies of this folder.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "graph/core/decoder.hpp"
+#include "graph/core/units.hpp"
 #include "policies/plan/policy.hpp"
 
 namespace tidemark {
@@ -34,11 +34,11 @@ struct SavedGap {
 // The least size of a value that is moved: a threshold in elements, as systems count them, unless
 // the scenario gives one in bytes.
 struct SmallestMoved {
-  std::int64_t elements = 0;
+  Elements elements;
   std::optional<Bytes> bytes;
 };
 // Reads `min_elements` or `min_bytes`; not both.
-[[nodiscard]] SmallestMoved decode_smallest(const Decoder& decoder, std::int64_t elements);
+[[nodiscard]] SmallestMoved decode_smallest(const Decoder& decoder, Elements elements);
 // Returns the gaps of at least the given size. Storages have no type: elements are those of the
 // type in which the operator that made the value computes.
 [[nodiscard]] std::vector<SavedGap> saved_gaps(const PolicyContext& context,

@@ -9,7 +9,7 @@ namespace tidemark::packed_size_test {
 
 TEST_SUITE("unit") {
   TEST_CASE("values and statistics of groups, by scheme") {
-    constexpr std::int64_t kElements = 8 * 64 * 112 * 112;  // 25,088 groups of 256
+    constexpr Elements kElements{8 * 64 * 112 * 112};  // 25,088 groups of 256
     struct Row {
       PackingOptions packing;
       std::int64_t element, values, statistics;
@@ -31,8 +31,10 @@ TEST_SUITE("unit") {
 
   TEST_CASE("ActNN pads each sample to whole groups, GACT only the tensor") {
     // 3 samples of 300 elements: 2 groups each, or ceil(900 / 256) = 4 of all.
-    CHECK(packed_size({PackingScheme::kActnn, 8, 256}, 900, Bytes(4), 3).values == Bytes(6 * 256));
-    CHECK(packed_size({PackingScheme::kGact, 8, 256}, 900, Bytes(4), 3).values == Bytes(4 * 256));
+    CHECK(packed_size({PackingScheme::kActnn, 8, 256}, Elements(900), Bytes(4), 3).values ==
+          Bytes(6 * 256));
+    CHECK(packed_size({PackingScheme::kGact, 8, 256}, Elements(900), Bytes(4), 3).values ==
+          Bytes(4 * 256));
   }
 }
 
