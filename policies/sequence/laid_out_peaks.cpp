@@ -47,7 +47,7 @@ std::vector<Bytes> laid_out_peaks(const PolicyContext& context, const ProgramOrd
     Bytes peak;
     for (Position p = stretch.begin; p < stretch.end; ++p.value) {
       const Operator& op = graph.operators[order.at[p].op];
-      Bytes bytes = curve.at(p) - op.workspace + Bytes(workspace_of(op, libraries));
+      Bytes bytes = curve.at(p) - op.workspace + workspace_of(op, libraries);
       if (p >= first_product) bytes += libraries.cublas_workspace;
       peak = std::max(peak, bytes);
     }

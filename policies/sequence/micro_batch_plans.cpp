@@ -11,15 +11,15 @@ namespace micro_batch_plans_detail {
 namespace {
 
 // Returns the bytes that the operator touches of storages whose home is off device.
-std::int64_t touched_elsewhere(const TrainingGraph& graph, OperatorId op) {
-  std::int64_t bytes = 0;
+Bytes touched_elsewhere(const TrainingGraph& graph, OperatorId op) {
+  Bytes bytes;
   std::vector<StorageId> seen;
   for (const Touch& touch : graph.touches_of(op)) {
     const Storage& storage = graph.storages[touch.storage];
     if (storage.home == Tier::kDevice) continue;
     if (std::find(seen.begin(), seen.end(), touch.storage) != seen.end()) continue;
     seen.push_back(touch.storage);
-    bytes += storage.bytes.count;
+    bytes += storage.bytes;
   }
   return bytes;
 }
@@ -68,7 +68,7 @@ std::vector<MicroBatch> find_micro_batches(const PolicyContext& context,
                        .costs = {},
                        .problem = {},
                        .schedule = {},
-                       .budget = 0,
+                       .budget = {},
                        .reason = {}});
     }
   }
@@ -77,7 +77,7 @@ std::vector<MicroBatch> find_micro_batches(const PolicyContext& context,
 
 void make_problems(const PolicyContext& context, std::span<const MicroBatch> micro_batches,
                    bool unrestricted, std::vector<MicroBatchPlan>& plans) {
-  const auto costs_with = [&](const MicroBatchPlan& plan, std::vector<std::int64_t> visitors) {
+  const auto costs_with = [&](const MicroBatchPlan& plan, std::vector<Bytes> visitors) {
     return step_costs(context.graph, plan.operators, context.durations, unrestricted,
                       context.device.framework, std::move(visitors));
   };
@@ -87,17 +87,17 @@ void make_problems(const PolicyContext& context, std::span<const MicroBatch> mic
   const std::vector<Bytes> visiting = fetches ? visiting_bytes(context) : std::vector<Bytes>();
   for (std::size_t i = 0; i < plans.size(); ++i) {
     MicroBatchPlan& plan = plans[i];
-    std::vector<std::int64_t> visitors(plan.operators.size());
-    std::vector<std::int64_t> touched(plan.operators.size());
+    std::vector<Bytes> visitors(plan.operators.size());
+    std::vector<Bytes> touched(plan.operators.size());
     for (const MicroBatch& micro_batch : micro_batches) {
       if (!fetches || micro_batch.plan != i) continue;
       for (std::size_t k = 0; k < visitors.size(); ++k)
-        visitors[k] = std::max(visitors[k], visiting[micro_batch.begin.index() + k].count);
+        visitors[k] = std::max(visitors[k], visiting[micro_batch.begin.index() + k]);
     }
     for (std::size_t k = 0; k < touched.size(); ++k)
       touched[k] = micro_batch_plans_detail::touched_elsewhere(context.graph, plan.operators[k]);
     const bool visited =
-        std::any_of(visitors.begin(), visitors.end(), [](std::int64_t b) { return b > 0; });
+        std::any_of(visitors.begin(), visitors.end(), [](Bytes b) { return b > Bytes(0); });
     plan.costs = costs_with(plan, std::move(visitors));
     plan.problem = remat_problem(plan.costs.graph);
     plan.schedule = micro_batch_plans_detail::once_each(plan.problem);

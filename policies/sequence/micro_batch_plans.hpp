@@ -1,12 +1,12 @@
 // The micro-batches of a program and the cost graph of each that differs from the others.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "graph/core/units.hpp"
 #include "policies/plan/policy.hpp"
 #include "policies/remat/problem.hpp"
 #include "policies/solver/step_costs.hpp"
@@ -29,8 +29,8 @@ struct MicroBatchPlan {
   // fetches.
   std::optional<RematProblem> fetched_least;
   Schedule schedule;
-  std::int64_t budget = 0;  // the budget that was requested
-  std::string reason;       // why no schedule fits, if none does
+  Bytes budget;        // the budget that was requested
+  std::string reason;  // why no schedule fits, if none does
 };
 
 // Returns the micro-batches of each step with their forward and backward operators. `plans`

@@ -85,20 +85,20 @@ class Planned final : public SequencePolicy {
     const std::vector<MicroBatch> micro_batches = find_micro_batches(context, plans);
     make_problems(context, micro_batches, request_.schedule_class == ScheduleClass::kUnrestricted,
                   plans);
-    const std::int64_t budget = (budget_given_ ? request_.budget : device_budget(context)).count;
+    const Bytes budget = budget_given_ ? request_.budget : device_budget(context);
     const std::vector<Bytes> kept_all = laid_out(context, micro_batches, plans, true).peaks;
     std::vector<PlanFigures> figures;
     for (std::size_t i = 0; i < plans.size(); ++i) {
       // If keeping all fits, though the cost graph counts more, so does the plan.
-      const bool all_fits = kept_all[i].count <= budget;
-      const std::int64_t counted = evaluate(plans[i].problem, plans[i].schedule).peak;
+      const bool all_fits = kept_all[i] <= budget;
+      const Bytes counted(evaluate(plans[i].problem, plans[i].schedule).peak);
       figures.push_back(solve(context, plans, i, all_fits ? std::max(budget, counted) : budget));
-      figures.back().budget.count = budget;
+      figures.back().budget = budget;
     }
     LaidOut result = laid_out(context, micro_batches, plans, false);
     if (budget_given_) refit(context, micro_batches, plans, figures, result);
     for (std::size_t i = 0; i < plans.size(); ++i) {
-      settle(plans[i], result.peaks[i].count, figures[i]);
+      settle(plans[i], result.peaks[i], figures[i]);
       // If there are several kinds of micro-batch, the one that needs most memory counts.
       if (!outcome.plan || figures[i].peak > outcome.plan->peak) outcome.plan = figures[i];
     }
@@ -163,16 +163,17 @@ class Planned final : public SequencePolicy {
       for (std::size_t i = 0; i < plans.size(); ++i) {
         MicroBatchPlan& plan = plans[i];
         if (!plan.fetched_least) continue;
-        const std::int64_t budget = figures[i].budget.count;
-        const std::int64_t slack = budget - result.peaks[i].count;
+        const Bytes budget = figures[i].budget;
+        const Bytes slack = budget - result.peaks[i];
         const bool cheaper = !best[i] || figures[i].cost.count() < best[i]->figures.cost.count();
-        if (slack >= 0 && cheaper) best[i] = {plan, figures[i]};
-        const bool done = slack < 0 ? !plan.reason.empty()
-                                    : slack <= budget / kNearly || !cheaper ||
-                                          figures[i].cost.count() == figures[i].base_cost.count();
+        if (slack >= Bytes(0) && cheaper) best[i] = {plan, figures[i]};
+        const bool done = slack < Bytes(0)
+                              ? !plan.reason.empty()
+                              : slack <= budget / kNearly || !cheaper ||
+                                    figures[i].cost.count() == figures[i].base_cost.count();
         if (done || attempt == kAttempts) continue;
         figures[i] = solve(context, plans, i, plan.budget + slack);
-        figures[i].budget.count = budget;
+        figures[i].budget = budget;
         again = true;
       }
       if (!again) break;
@@ -197,16 +198,16 @@ class Planned final : public SequencePolicy {
 
   // Makes plans for `budget`; `reason` of a plan says why it fails.
   [[nodiscard]] PlanFigures solve(const PolicyContext& context, std::vector<MicroBatchPlan>& plans,
-                                  std::size_t index, std::int64_t budget) const {
+                                  std::size_t index, Bytes budget) const {
     MicroBatchPlan& plan = plans[index];
     PlanRequest request = request_;
     plan.budget = budget;
-    request.budget = Bytes(budget);
+    request.budget = budget;
     request.time_limit /= static_cast<std::int64_t>(plans.size());
     if (plan.fetched_least) request.time_limit /= kAttempts;
     if (context.held_back > Bytes(0)) request.time_limit /= kHeldBackTimeParts;
     request.known = known_schedule(context, index);
-    if (request.known != nullptr && evaluate(plan.problem, *request.known).peak > budget)
+    if (request.known != nullptr && evaluate(plan.problem, *request.known).peak > budget.count)
       request.known = nullptr;
     PlanResult result = named(context, plan.problem, request);
     if (result.solution) plan.schedule = std::move(result.solution->schedule);
@@ -221,12 +222,12 @@ class Planned final : public SequencePolicy {
   }
 
   // Decides whether the plan keeps to its budget, now that its memory as laid out is known.
-  void settle(const MicroBatchPlan& plan, std::int64_t laid_out_peak, PlanFigures& figures) const {
+  void settle(const MicroBatchPlan& plan, Bytes laid_out_peak, PlanFigures& figures) const {
     if (plan.fetched_least) settle_fetched(*plan.fetched_least, laid_out_peak, figures);
     // The program's own order may take more than the cost graph's.
-    if (stays_as_it_is(plan)) figures.peak.count = laid_out_peak;
+    if (stays_as_it_is(plan)) figures.peak = laid_out_peak;
     const bool fits = figures.peak <= figures.budget ||
-                      (figures.peak.count <= plan.budget && laid_out_peak <= figures.budget.count);
+                      (figures.peak <= plan.budget && laid_out_peak <= figures.budget);
     if (fits && !has_schedule(figures.status)) {
       const bool least = figures.lower_bound && figures.cost <= *figures.lower_bound;
       figures.status = least ? PlanStatus::kOptimal : PlanStatus::kFeasible;
@@ -237,7 +238,7 @@ class Planned final : public SequencePolicy {
                              : fmt::format(
                                    "{} needs at least {} ({} bytes) here, with what is "
                                    "fetched; another policy may fit",
-                                   policy_.name, format_bytes(Bytes(laid_out_peak)), laid_out_peak);
+                                   policy_.name, format_bytes(laid_out_peak), laid_out_peak.count);
     // The reason names the operator: a scenario shows no numbers of nodes.
     const RematProblem& problem = plan.fetched_least ? *plan.fetched_least : plan.problem;
     const NodeIndex largest = problem.largest_footprint();
@@ -252,9 +253,8 @@ class Planned final : public SequencePolicy {
 
   // Settles a plan whose fetches are known: the peak is that of the program, and the bound one that
   // holds however parameters are fetched.
-  static void settle_fetched(const RematProblem& least, std::int64_t laid_out_peak,
-                             PlanFigures& figures) {
-    figures.peak.count = laid_out_peak;
+  static void settle_fetched(const RematProblem& least, Bytes laid_out_peak, PlanFigures& figures) {
+    figures.peak = laid_out_peak;
     figures.lower_bound.reset();
     figures.status = PlanStatus::kUnknown;
     if (least.footprint(least.largest_footprint()) > figures.budget.count) return;

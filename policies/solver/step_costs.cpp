@@ -18,7 +18,7 @@ namespace {
 // time.
 struct Remainder {
   std::size_t behind = 0;  // rank of the group that last reads the freed results
-  std::int64_t bytes = 0;
+  Bytes bytes;
   CostNodeId node;
 };
 
@@ -26,7 +26,7 @@ class Builder {
  public:
   Builder(const TrainingGraph& graph, std::span<const OperatorId> ops,
           const IdVector<OperatorId, Duration>& durations, bool any_order,
-          const FrameworkProfile& libraries, std::vector<std::int64_t> visitors)
+          const FrameworkProfile& libraries, std::vector<Bytes> visitors)
       : graph_(graph),
         ops_(ops),
         durations_(durations),
@@ -58,7 +58,7 @@ class Builder {
   [[nodiscard]] CostNodeId value_of(StorageId s, StepIndex maker, std::size_t rank);
   // Returns the rank of the last group that touches `s`; past all of them if it is read later.
   [[nodiscard]] std::size_t last_rank(StorageId s);
-  [[nodiscard]] std::int64_t bytes_of(const std::vector<StorageId>& storages) const;
+  [[nodiscard]] Bytes bytes_of(const std::vector<StorageId>& storages) const;
   // Results of a group that are freed after it, by the rank of their last reader.
   using Ends = std::map<std::size_t, std::vector<StorageId>>;
   [[nodiscard]] Ends ends_of(StepIndex group, const std::vector<StepIndex>& members);
@@ -75,10 +75,10 @@ class Builder {
   bool any_order_;
   const FrameworkProfile& libraries_;
   StepGroups groups_;
-  std::vector<std::int64_t> visitors_;  // by operator: bytes on the device whose home is not
-  std::vector<CostNodeId> node_of_;     // by operator
-  std::vector<CostNodeId> kept_of_;     // by group: its results that stay
-  std::vector<std::size_t> rank_;       // by group: its place in groups_.order
+  std::vector<Bytes> visitors_;      // by operator: bytes on the device whose home is not
+  std::vector<CostNodeId> node_of_;  // by operator
+  std::vector<CostNodeId> kept_of_;  // by group: its results that stay
+  std::vector<std::size_t> rank_;    // by group: its place in groups_.order
   std::vector<std::vector<Remainder>> remainders_;         // by group, in order
   std::vector<std::vector<StepIndex>> remainders_behind_;  // by rank: groups
   std::vector<CostNodeId> token_of_;  // by group: a reader of it comes after the group
@@ -87,16 +87,16 @@ class Builder {
 
 void Builder::measure(CostNodeId id, const std::vector<StepIndex>& members) {
   CostNode& node = result_.graph.nodes[id];
-  std::int64_t live = 0;
-  std::int64_t peak = 0;
-  std::vector<std::pair<StepIndex, std::int64_t>> inside;  // by last touch
+  Bytes live;
+  Bytes peak;
+  std::vector<std::pair<StepIndex, Bytes>> inside;  // by last touch
   for (const StepIndex at : members) {
     const Operator& op = graph_.operators[ops_[at]];
     node.cost += durations_[ops_[at]].count();
     node.once = node.once || groups_.once[at];
     for (const Touch& touch : graph_.touches_of(ops_[at])) {
       if (touch.access != Access::kCreate || visits(touch.storage)) continue;
-      const std::int64_t bytes = graph_.storages[touch.storage].bytes.count;
+      const Bytes bytes = graph_.storages[touch.storage].bytes;
       live += bytes;
       const std::vector<TouchAt>& touches = groups_.touches[touch.storage];
       const bool leaves = groups_.read_later[touch.storage] != 0 ||
@@ -104,18 +104,18 @@ void Builder::measure(CostNodeId id, const std::vector<StepIndex>& members) {
                                       [&](const TouchAt& t) { return node_of_[t.at] != id; });
       const CostNodeId kept = kept_of_[root(at)];
       if (leaves && kept.valid() && groups_.read_later[touch.storage] != 0) {
-        result_.graph.nodes[kept].bytes += Bytes(bytes);
+        result_.graph.nodes[kept].bytes += bytes;
       } else if (leaves) {
-        node.bytes += Bytes(bytes);
+        node.bytes += bytes;
       } else {
         inside.emplace_back(touches.back().at, bytes);
       }
     }
     peak = std::max(peak, live + workspace_of(op, libraries_) + visitors_[at]);
     for (const auto& [last, bytes] : inside)
-      live -= last == at ? bytes : 0;
+      live -= last == at ? bytes : Bytes(0);
   }
-  node.workspace = std::max(Bytes(0), Bytes(peak) - node.bytes);
+  node.workspace = std::max(Bytes(0), peak - node.bytes);
 }
 
 // Whether the results of a node that runs once are two values: those that stay, and those that are
@@ -155,10 +155,10 @@ void Builder::find_visitors() {
   touched.emplace_back();
   for (const std::size_t run : run_of) {
     const std::vector<StorageId>& here = touched[run];
-    std::int64_t& bytes = visitors_.emplace_back(bytes_of(here));
+    Bytes& bytes = visitors_.emplace_back(bytes_of(here));
     for (const StorageId s : touched[run + 1]) {
       const bool known = std::find(here.begin(), here.end(), s) != here.end();
-      bytes += known || groups_.is_made_here(s) ? 0 : graph_.storages[s].bytes.count;
+      bytes += known || groups_.is_made_here(s) ? Bytes(0) : graph_.storages[s].bytes;
     }
   }
 }
@@ -171,10 +171,10 @@ std::size_t Builder::last_rank(StorageId s) {
   return last;
 }
 
-std::int64_t Builder::bytes_of(const std::vector<StorageId>& storages) const {
-  std::int64_t bytes = 0;
+Bytes Builder::bytes_of(const std::vector<StorageId>& storages) const {
+  Bytes bytes;
   for (const StorageId s : storages)
-    bytes += graph_.storages[s].bytes.count;
+    bytes += graph_.storages[s].bytes;
   return bytes;
 }
 
@@ -210,18 +210,18 @@ void Builder::find_remainders(const std::vector<std::vector<StepIndex>>& members
   remainders_behind_.resize(groups_.order.size());
   for (const StepIndex group : groups_.order) {
     const Ends ends = ends_of(group, members[group]);
-    std::int64_t left = 0;
+    Bytes left;
     for (const auto& [rank, results] : ends)
       left += bytes_of(results);
-    std::int64_t released = 0;
+    Bytes released;
     for (auto end = ends.begin(); end != ends.end() && std::next(end) != ends.end(); ++end) {
-      const std::int64_t freed = bytes_of(end->second);
+      const Bytes freed = bytes_of(end->second);
       released += freed;
       left -= freed;
       if (left > kWorthIt * released) continue;
       remainders_[group].push_back({.behind = end->first, .bytes = left, .node = {}});
       remainders_behind_[end->first].push_back(group);
-      released = 0;
+      released = Bytes(0);
     }
   }
 }
@@ -238,7 +238,7 @@ void Builder::add_remainders(std::size_t rank, CostNodeId reader,
           result_.graph.nodes.push_back({.name = made.name + " results that outlive others",
                                          .layer = made.layer,
                                          .kind = result_.graph.nodes[reader].kind,
-                                         .bytes = Bytes(remainder.bytes),
+                                         .bytes = remainder.bytes,
                                          .deps = {from},
                                          .once = groups_.once[group],
                                          .block = made.block,
@@ -378,9 +378,10 @@ void Builder::add_end(std::vector<CostNodeId> wanted) {
 }  // namespace
 }  // namespace step_costs_detail
 
-std::int64_t workspace_of(const Operator& op, const FrameworkProfile& libraries) {
-  if (!is_convolution(op.work.op_class)) return op.workspace.count;
-  return std::llround(static_cast<double>(op.workspace.count) * libraries.cudnn_filter_copies);
+Bytes workspace_of(const Operator& op, const FrameworkProfile& libraries) {
+  if (!is_convolution(op.work.op_class)) return op.workspace;
+  return Bytes(
+      std::llround(static_cast<double>(op.workspace.count) * libraries.cudnn_filter_copies));
 }
 
 std::vector<OperatorId> micro_batch_of(const TrainingGraph& graph) {
@@ -394,7 +395,7 @@ std::vector<OperatorId> micro_batch_of(const TrainingGraph& graph) {
 
 StepCosts step_costs(const TrainingGraph& graph, std::span<const OperatorId> micro_batch,
                      const IdVector<OperatorId, Duration>& durations, bool any_order,
-                     const FrameworkProfile& libraries, std::vector<std::int64_t> visitors) {
+                     const FrameworkProfile& libraries, std::vector<Bytes> visitors) {
   return step_costs_detail::Builder(graph, micro_batch, durations, any_order, libraries,
                                     std::move(visitors))
       .run();

@@ -29,7 +29,6 @@
 //   - A value that a variable or autograd holds counts as read by the operator that ends the hold.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -49,7 +48,7 @@ struct StepCosts {
 
 // Returns the bytes of workspace while the operator runs, a convolution's scaled as `libraries`
 // says.
-[[nodiscard]] std::int64_t workspace_of(const Operator& op, const FrameworkProfile& libraries);
+[[nodiscard]] Bytes workspace_of(const Operator& op, const FrameworkProfile& libraries);
 
 // Returns forward and then the backward that most micro-batches run: with several, the one that
 // adds to gradients.
@@ -65,6 +64,6 @@ struct StepCosts {
                                    std::span<const OperatorId> micro_batch,
                                    const IdVector<OperatorId, Duration>& durations, bool any_order,
                                    const FrameworkProfile& libraries = {.cudnn_filter_copies = 1},
-                                   std::vector<std::int64_t> visitors = {});
+                                   std::vector<Bytes> visitors = {});
 
 }  // namespace tidemark
