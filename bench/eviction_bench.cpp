@@ -73,13 +73,13 @@ std::string training_log(int blocks, unsigned seed) {
 
 struct Case {
   EvictionLog log;
-  std::int64_t peak = 0;  // peak without a budget
+  Bytes peak;  // peak without a budget
 };
 
 Case training_case(int operators) {
   Case made{.log = parse_eviction_log(training_log(operators / 6, 7), "training.log")};
-  made.peak = replay_eviction(made.log,
-                              {.mode = DeallocationMode::kBanish, .budget = std::int64_t{1} << 60})
+  made.peak = replay_eviction(made.log, {.mode = DeallocationMode::kBanish,
+                                         .budget = Bytes(std::int64_t{1} << 60)})
                   .peak;
   return made;
 }
@@ -87,10 +87,11 @@ Case training_case(int operators) {
 EvictionResult replay(const Case& made, EvictionHeuristic heuristic, double ratio,
                       DeallocationMode mode = DeallocationMode::kEager) {
   return replay_eviction(
-      made.log, {.heuristic = heuristic,
-                 .mode = mode,
-                 .budget = static_cast<std::int64_t>(static_cast<double>(made.peak) * ratio),
-                 .thrash_factor = 10});
+      made.log,
+      {.heuristic = heuristic,
+       .mode = mode,
+       .budget = Bytes(static_cast<std::int64_t>(static_cast<double>(made.peak.count) * ratio)),
+       .thrash_factor = 10});
 }
 
 double rate(const Case& made, EvictionHeuristic heuristic, double ratio, DeallocationMode mode) {

@@ -23,7 +23,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t kLargestBudget = std::int64_t{1} << 60;
+constexpr Bytes kLargestBudget{kLargestQuantity};
 
 template <class T>
 T chosen(std::string_view option, const std::string& name,
@@ -36,8 +36,8 @@ EvictionOptions options_of(const ReplayEvictionCommand& command) {
       .heuristic =
           chosen<EvictionHeuristic>("heuristic", command.heuristic, eviction_heuristic_names()),
       .mode = chosen<DeallocationMode>("mode", command.mode, deallocation_mode_names())};
-  options.budget = parse_option("budget", command.budget, parse_bytes).count;
-  if (options.budget <= 0)
+  options.budget = parse_option("budget", command.budget, parse_bytes);
+  if (options.budget <= Bytes(0))
     refuse_option("budget", "must be more than 0 bytes: nothing would ever fit");
   if (options.budget > kLargestBudget) refuse_option("budget", "is more than 2^60 bytes");
   if (!command.thrash_factor.empty()) {
@@ -62,7 +62,7 @@ const char* name_of(EvictionStatus status) {
 
 Json document_of(const EvictionResult& result) {
   return {{"status", name_of(result.status)},
-          {"peak", result.peak},
+          {"peak", result.peak.count},
           {"model_compute", result.model_compute},
           {"remat_compute", result.remat_compute},
           {"total", result.model_compute + result.remat_compute},
@@ -77,8 +77,8 @@ std::string table_of(const EvictionResult& result, const EvictionOptions& option
   const auto row = [&](const char* name, const std::string& value) {
     table.add_row({{name}, {value}});
   };
-  row("budget", format_bytes(Bytes(options.budget)));
-  row("peak", format_bytes(Bytes(result.peak)));
+  row("budget", format_bytes(options.budget));
+  row("peak", format_bytes(result.peak));
   row("time of the program", fmt::format("{}", result.model_compute));
   row("time of recomputation", fmt::format("{}", result.remat_compute));
   row("operators recomputed", fmt::format("{}", result.remat_operators));

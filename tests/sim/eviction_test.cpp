@@ -130,7 +130,7 @@ EvictionLog log_of(const StepProgram& program, const CostTable& costs) {
   std::map<std::uint32_t, std::uint32_t> tensor_of;
   const auto define = [&](AllocationId block, std::int64_t cost, LogStepKind kind) {
     const auto id = static_cast<std::uint32_t>(log.tensors.size());
-    const std::int64_t bytes = program.allocations[block].bytes.count;
+    const Bytes bytes = program.allocations[block].bytes;
     tensor_of[block.value] = id;
     log.operators.push_back({.cost = cost, .bytes = bytes, .first_output = id, .outputs = 1});
     log.inputs.close_row();
@@ -243,14 +243,14 @@ TEST_SUITE("property") {
           const EvictionResult stated =
               replay_eviction(log, {.heuristic = static_cast<EvictionHeuristic>(h),
                                     .mode = static_cast<DeallocationMode>(m),
-                                    .budget = budget});
+                                    .budget = Bytes(budget)});
           const auto policy = policy_of(heuristic, kModes[static_cast<std::size_t>(m)]);
           const RunResult result = run_ideal(l, budget, policy.get(), true);
           REQUIRE((result.status == RunStatus::kCompleted) ==
                   (stated.status == EvictionStatus::kOk));
           REQUIRE(result.evictions == stated.policy_evictions);
           REQUIRE(result.restores == stated.remat_operators);
-          if (stated.status == EvictionStatus::kOk) REQUIRE(result.most_live.count == stated.peak);
+          if (stated.status == EvictionStatus::kOk) REQUIRE(result.most_live == stated.peak);
           evictions += result.evictions;
         }
       }

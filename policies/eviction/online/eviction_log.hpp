@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "graph/core/units.hpp"
 #include "policies/eviction/online/storage_edges.hpp"
 
 namespace tidemark {
@@ -21,18 +22,18 @@ struct LogStep {
 // Ids are dense and in the order of definition: an operator's outputs are neighbours.
 struct EvictionLog {
   struct Operator {
-    std::int64_t cost = 0;   // one execution, in the log's unit of time
-    std::int64_t bytes = 0;  // all outputs that are no views
+    std::int64_t cost = 0;  // one execution, in the log's unit of time
+    Bytes bytes;            // all outputs that are no views
     std::uint32_t first_output = 0;
     std::uint32_t outputs = 0;
   };
   struct Tensor {
-    std::int64_t bytes = 0;  // 0 for a view
+    Bytes bytes;  // 0 for a view
     std::uint32_t op = 0;
     std::uint32_t storage = 0;
   };
   struct Storage {
-    std::int64_t bytes = 0;
+    Bytes bytes;
     std::uint32_t root = 0;  // the tensor that owns it
     std::uint32_t name_begin = 0;
     std::uint32_t name_end = 0;

@@ -32,7 +32,7 @@ EvictionPool::EvictionPool(const EvictionLog& log, EvictionHeuristic heuristic, 
       members_(log.storages.size()),
       marked_(log.storages.size()) {
   for (std::size_t s = 0; s < members_.size(); ++s)
-    members_[s].bytes = log.storages[s].bytes;
+    members_[s].bytes = log.storages[s].bytes.count;
 }
 
 EvictionHeap::Entry EvictionPool::entry(std::uint32_t x) const {

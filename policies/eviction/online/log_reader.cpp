@@ -36,12 +36,12 @@ class LogParser {
   void release(std::string_view name);
   void drop(std::uint32_t tensor);
 
-  std::int64_t memory_of(std::string_view name);
+  Bytes memory_of(std::string_view name);
   std::uint32_t begin_operator(std::int64_t cost, const std::vector<std::uint32_t>& inputs);
-  std::uint32_t add_output(std::int64_t bytes, std::string_view name);
+  std::uint32_t add_output(Bytes bytes, std::string_view name);
   std::uint32_t add_view(std::uint32_t of);
   void end_operator(LogStepKind kind);
-  void add_bytes(std::int64_t bytes);
+  void add_bytes(Bytes bytes);
   void bind(std::string_view name, std::uint32_t tensor);
   [[nodiscard]] std::uint32_t tensor_called(std::string_view name) const;
   void read_inputs(std::vector<std::uint32_t>& inputs);
@@ -51,7 +51,7 @@ class LogParser {
   std::vector<Variable> variables_;  // in the order of first definition
   std::unordered_map<std::string, std::uint32_t> variable_of_;
   std::vector<std::int64_t> references_;  // by tensor, as the log counts them
-  std::int64_t total_bytes_ = 0;
+  Bytes total_bytes_;
   std::int64_t total_cost_ = 0;
 };
 
@@ -87,13 +87,13 @@ std::uint32_t LogParser::begin_operator(std::int64_t cost,
   return static_cast<std::uint32_t>(log_.operators.size() - 1);
 }
 
-void LogParser::add_bytes(std::int64_t bytes) {
+void LogParser::add_bytes(Bytes bytes) {
   total_bytes_ += bytes;
-  if (total_bytes_ > kLargestTotal) lines_.fail("MEMORY sums to more than 2^56 bytes");
+  if (total_bytes_.count > kLargestTotal) lines_.fail("MEMORY sums to more than 2^56 bytes");
   log_.operators.back().bytes += bytes;
 }
 
-std::uint32_t LogParser::add_output(std::int64_t bytes, std::string_view name) {
+std::uint32_t LogParser::add_output(Bytes bytes, std::string_view name) {
   add_bytes(bytes);
   const auto tensor = static_cast<std::uint32_t>(log_.tensors.size());
   const auto begin = static_cast<std::uint32_t>(log_.names.size());
@@ -110,7 +110,7 @@ std::uint32_t LogParser::add_output(std::int64_t bytes, std::string_view name) {
 }
 
 std::uint32_t LogParser::add_view(std::uint32_t of) {
-  log_.tensors.push_back({.bytes = 0,
+  log_.tensors.push_back({.bytes = {},
                           .op = static_cast<std::uint32_t>(log_.operators.size() - 1),
                           .storage = log_.tensors[of].storage});
   references_.push_back(1);
@@ -125,9 +125,9 @@ void LogParser::end_operator(LogStepKind kind) {
 }
 
 // Reads the line MEMORY that follows the definition of `name`.
-std::int64_t LogParser::memory_of(std::string_view name) {
+Bytes LogParser::memory_of(std::string_view name) {
   lines_.next_for(name, "MEMORY");
-  return lines_.line().whole("MEMORY");
+  return Bytes(lines_.line().whole("MEMORY"));
 }
 
 void LogParser::constant() {
@@ -150,7 +150,7 @@ void LogParser::call() {
   begin_operator(lines_.line().whole("TIME"), inputs);
   const auto first = static_cast<std::uint32_t>(log_.tensors.size());
   for (const std::string& name : results) {
-    const std::int64_t bytes = memory_of(name);
+    const Bytes bytes = memory_of(name);
     lines_.next_for(name, "ALIAS");
     const std::int64_t alias = lines_.line().integer("ALIAS");
     if (alias < -1 || alias >= static_cast<std::int64_t>(inputs.size())) {

@@ -42,7 +42,7 @@ class LogReplay {
   void keep(std::uint32_t s);
   bool evictable(std::uint32_t s) const { return locks_[s] == 0 && costs_.material(s); }
 
-  bool make_room(std::int64_t bytes);
+  bool make_room(Bytes bytes);
   void evict(std::uint32_t s);
   void release(std::uint32_t tensor);
   bool banish(std::uint32_t s);
@@ -59,7 +59,7 @@ class LogReplay {
   std::vector<Frame> frames_;
   std::vector<std::uint32_t> missing_;
   std::int64_t clock_ = 1;
-  std::int64_t memory_ = 0;
+  Bytes memory_;
   double limit_ = 0;  // limit of recomputation
   EvictionResult result_;
   Sha1 victims_;
@@ -196,7 +196,7 @@ bool LogReplay::close(const Frame& frame) {
   if (!frame.first) ++result_.remat_operators;
 
   const std::uint32_t end = op.first_output + op.outputs;
-  std::int64_t duplicates = 0;
+  Bytes duplicates;
   const auto produce = [&](std::uint32_t t) {
     const std::uint32_t s = log_.tensors[t].storage;
     if (frame.first) costs_.access(s, clock_);
@@ -227,7 +227,7 @@ bool LogReplay::close(const Frame& frame) {
   return true;
 }
 
-bool LogReplay::make_room(std::int64_t bytes) {
+bool LogReplay::make_room(Bytes bytes) {
   while (memory_ + bytes > options_.budget) {
     if (pool_.size() == 0) return false;
     const std::uint32_t s = pool_.choose(clock_);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "graph/core/units.hpp"
 #include "policies/eviction/online/eviction_log.hpp"
 #include "policies/eviction/online/heuristic.hpp"
 #include "policies/plan/eviction.hpp"
@@ -15,7 +16,7 @@ namespace tidemark {
 struct EvictionOptions {
   EvictionHeuristic heuristic = EvictionHeuristic::kDtr;
   DeallocationMode mode = DeallocationMode::kEager;
-  std::int64_t budget = 0;  // bytes
+  Bytes budget;
   // Recomputation may take up to this many times the program's own time, less one.
   double thrash_factor = 10;
 };
@@ -25,7 +26,7 @@ enum class EvictionStatus : std::uint8_t { kOk, kOutOfMemory, kThrash };
 // The figures of a replay; those of an aborted one end where it was aborted.
 struct EvictionResult {
   EvictionStatus status = EvictionStatus::kOk;
-  std::int64_t peak = 0;           // bytes
+  Bytes peak;
   std::int64_t model_compute = 0;  // first executions, in the log's unit of time
   std::int64_t remat_compute = 0;  // repeated executions
   std::int64_t policy_evictions = 0;

@@ -223,7 +223,7 @@ class NaiveEviction {
   // Costs and sizes of the tests are small: the products are exact in double.
   double score(std::uint32_t s) const {
     const Storage& storage = storages_[s];
-    const auto bytes = static_cast<double>(log_.storages[s].bytes);
+    const auto bytes = static_cast<double>(log_.storages[s].bytes.count);
     std::set<std::uint32_t> up;
     std::set<std::uint32_t> down;
     reach(s, true, up);
@@ -295,7 +295,7 @@ class NaiveEviction {
   int next_group_ = 0;
   std::uint32_t newest_ = 0;
   std::int64_t clock_ = 1;
-  std::int64_t memory_ = 0;
+  Bytes memory_;
   double limit_ = 0;
   EvictionResult result_;
   Sha1 names_;

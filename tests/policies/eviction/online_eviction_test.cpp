@@ -139,8 +139,8 @@ EvictionLog random_log(unsigned seed, int length) {
   return text.log();
 }
 
-std::int64_t unlimited_peak(const EvictionLog& log) {
-  return replay_eviction(log, {.budget = std::int64_t{1} << 60}).peak;
+Bytes unlimited_peak(const EvictionLog& log) {
+  return replay_eviction(log, {.budget = Bytes(std::int64_t{1} << 60)}).peak;
 }
 
 void check_equal(const EvictionResult& a, const EvictionResult& b) {
@@ -171,27 +171,28 @@ TEST_SUITE("unit") {
     text.call(3, {"c", "a"}, {{"d", 10}});
     for (const char* name : {"a", "b", "c"})
       text.release(name);
+    const auto replay = [&](Bytes budget) {
+      return replay_eviction(text.log(), {.heuristic = EvictionHeuristic::kLru, .budget = budget});
+    };
     // Budget 100: x 10, a 40, b 60, c 90, d 100: everything fits.
-    check_equal(
-        replay_eviction(text.log(), {.heuristic = EvictionHeuristic::kLru, .budget = 100}),
-        {.peak = 100, .model_compute = 17, .deallocations = 3, .victims_sha1 = "da39a3ee5e6b4b0d"});
+    check_equal(replay(Bytes(100)), {.peak = Bytes(100),
+                                     .model_compute = 17,
+                                     .deallocations = 3,
+                                     .victims_sha1 = "da39a3ee5e6b4b0d"});
     // Budget 80: for c, a is evicted (60 - 30 + 30 = 60; b is locked). For d, a comes back: 60 + 30
     // > 80, so b is evicted (c is locked): 40 + 30 = 70, then d: 80. Victims "a,b"; b is released
     // when it is already evicted.
     Sha1 names;
     names.update("a,b");
-    check_equal(replay_eviction(text.log(), {.heuristic = EvictionHeuristic::kLru, .budget = 80}),
-                {.peak = 80,
-                 .model_compute = 17,
-                 .remat_compute = 5,
-                 .policy_evictions = 2,
-                 .deallocations = 2,
-                 .remat_operators = 1,
-                 .victims_sha1 = names.hex().substr(0, 16)});
+    check_equal(replay(Bytes(80)), {.peak = Bytes(80),
+                                    .model_compute = 17,
+                                    .remat_compute = 5,
+                                    .policy_evictions = 2,
+                                    .deallocations = 2,
+                                    .remat_operators = 1,
+                                    .victims_sha1 = names.hex().substr(0, 16)});
     // Budget 79: x, a, c and d are 80 at least.
-    CHECK(
-        replay_eviction(text.log(), {.heuristic = EvictionHeuristic::kLru, .budget = 79}).status ==
-        EvictionStatus::kOutOfMemory);
+    CHECK(replay(Bytes(79)).status == EvictionStatus::kOutOfMemory);
   }
 
   TEST_CASE("of equal scores the last of the pool goes, but the first whose score is 0") {
@@ -206,9 +207,10 @@ TEST_SUITE("unit") {
         text.release(name);
       Sha1 victim;
       victim.update(time == 0 ? "a" : "d");
-      const EvictionResult result = replay_eviction(
-          text.log(),
-          {.heuristic = EvictionHeuristic::kMsps, .mode = DeallocationMode::kIgnore, .budget = 41});
+      const EvictionResult result =
+          replay_eviction(text.log(), {.heuristic = EvictionHeuristic::kMsps,
+                                       .mode = DeallocationMode::kIgnore,
+                                       .budget = Bytes(41)});
       CHECK(result.status == EvictionStatus::kOk);
       CHECK(result.policy_evictions == 1);
       CHECK(result.victims_sha1 == victim.hex().substr(0, 16));
@@ -280,15 +282,14 @@ TEST_SUITE("property") {
     const unsigned seeds = test::runs_long_tests() ? 45 : 30;
     for (unsigned seed = 0; seed < seeds; ++seed) {
       const EvictionLog log = random_log(seed, 20 + static_cast<int>(seed) * 2);
-      const std::int64_t peak = unlimited_peak(log);
+      const Bytes peak = unlimited_peak(log);
       for (const EvictionHeuristic heuristic : kScored) {
         for (const auto mode :
              {DeallocationMode::kEager, DeallocationMode::kIgnore, DeallocationMode::kBanish}) {
           for (const int percent : {95, 75, 55}) {
-            const EvictionOptions options{
-                .heuristic = heuristic,
-                .mode = mode,
-                .budget = std::max<std::int64_t>(1, peak * percent / 100)};
+            const EvictionOptions options{.heuristic = heuristic,
+                                          .mode = mode,
+                                          .budget = std::max(Bytes(1), peak * percent / 100)};
             CAPTURE(seed);
             CAPTURE(static_cast<int>(heuristic));
             CAPTURE(static_cast<int>(mode));
@@ -303,12 +304,12 @@ TEST_SUITE("property") {
   TEST_CASE("a budget is kept, the program is computed once, and nothing depends on chance") {
     for (unsigned seed = 100; seed < 130; ++seed) {
       const EvictionLog log = random_log(seed, 150);
-      const std::int64_t peak = unlimited_peak(log);
+      const Bytes peak = unlimited_peak(log);
       for (int h = 0; h < 8; ++h) {
         for (int m = 0; m < 3; ++m) {
           const EvictionOptions options{.heuristic = static_cast<EvictionHeuristic>(h),
                                         .mode = static_cast<DeallocationMode>(m),
-                                        .budget = peak * 8 / 10 + 1};
+                                        .budget = peak * 8 / 10 + Bytes(1)};
           const EvictionResult result = replay_eviction(log, options);
           CHECK(result.peak <= options.budget);
           check_equal(result, replay_eviction(log, options));
@@ -329,7 +330,7 @@ TEST_SUITE("property") {
   TEST_CASE("wide programs: with hundreds of candidates the victims are those of a full scan") {
     for (const unsigned seed : {1U, 2U, 3U}) {
       const EvictionLog log = random_log(1000 + seed, 220);
-      const std::int64_t peak = unlimited_peak(log);
+      const Bytes peak = unlimited_peak(log);
       for (const EvictionHeuristic heuristic : kScored) {
         for (const auto mode :
              {DeallocationMode::kEager, DeallocationMode::kIgnore, DeallocationMode::kBanish}) {
@@ -351,7 +352,7 @@ TEST_SUITE("paper") {
   TEST_CASE("a chain of N layers needs O(N) operators within 2 sqrt(N) bytes") {
     for (const int layers : {64, 256, 1024, 4096, 16384}) {
       const EvictionLog log = uniform_chain(layers);
-      const auto budget = 2 * static_cast<std::int64_t>(std::ceil(std::sqrt(layers)));
+      const Bytes budget(2 * static_cast<std::int64_t>(std::ceil(std::sqrt(layers))));
       for (const auto heuristic : {EvictionHeuristic::kDtr, EvictionHeuristic::kDtrEq}) {
         const EvictionResult result =
             replay_eviction(log, {.heuristic = heuristic, .budget = budget});
@@ -395,10 +396,10 @@ TEST_SUITE("golden") {
       const EvictionOptions options{
           .heuristic = EvictionHeuristic{position(eviction_heuristic_names(), field[2])},
           .mode = DeallocationMode{position(deallocation_mode_names(), field[1])},
-          .budget = std::stoll(field[4])};
+          .budget = Bytes(std::stoll(field[4]))};
       CAPTURE(line);
       const std::vector<std::string> statuses{"ok", "OOM", "THRASH"};
-      EvictionResult expected{.peak = std::stoll(field[6]),
+      EvictionResult expected{.peak = Bytes(std::stoll(field[6])),
                               .model_compute = std::stoll(field[7]),
                               .remat_compute = std::stoll(field[8]),
                               .policy_evictions = std::stoll(field[10]),
