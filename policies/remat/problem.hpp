@@ -5,6 +5,9 @@
 //   during compute(i): fixed + resident values (inputs included) + bytes[i] + workspace[i]
 //   after it the workspace is freed and the output resident; a value is freed right after its last
 //   reader, at no cost; nothing has to be resident at the end.
+//
+// Costs and sizes are integers of the problem's own units: nanoseconds and whole bytes for a
+// step's. They are not typed as Duration and Bytes, since a recorded problem may use other units.
 #pragma once
 
 #include <cstdint>
