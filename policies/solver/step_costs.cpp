@@ -63,8 +63,13 @@ class Builder {
   using Ends = std::map<std::size_t, std::vector<StorageId>>;
   [[nodiscard]] Ends ends_of(StepIndex group, const std::vector<StepIndex>& members);
   void find_remainders(const std::vector<std::vector<StepIndex>>& members);
-  void add_remainders(std::size_t rank, CostNodeId reader,
-                      std::vector<std::vector<StepIndex>>& by_node);
+  // Adds a node that no operator computes.
+  CostNodeId add_value(CostNode node) {
+    result_.operators.push_back({});
+    by_node_.emplace_back();
+    return result_.graph.nodes.push_back(std::move(node));
+  }
+  void add_remainders(std::size_t rank, CostNodeId reader);
   void add_dependencies();
   void add_end(std::vector<CostNodeId> wanted);
   void add_dependency(CostNodeId reader, CostNodeId made);
@@ -83,6 +88,7 @@ class Builder {
   std::vector<std::vector<StepIndex>> remainders_behind_;  // by rank: groups
   std::vector<CostNodeId> token_of_;  // by group: a reader of it comes after the group
   StepCosts result_;
+  std::vector<std::vector<StepIndex>> by_node_;  // the operators of each node of the result
 };
 
 void Builder::measure(CostNodeId id, const std::vector<StepIndex>& members) {
@@ -226,25 +232,21 @@ void Builder::find_remainders(const std::vector<std::vector<StepIndex>>& members
   }
 }
 
-void Builder::add_remainders(std::size_t rank, CostNodeId reader,
-                             std::vector<std::vector<StepIndex>>& by_node) {
+void Builder::add_remainders(std::size_t rank, CostNodeId reader) {
   for (const StepIndex group : remainders_behind_[rank]) {
     CostNodeId from = node_of_[group];
     for (Remainder& remainder : remainders_[group]) {
       if (remainder.node.valid()) from = remainder.node;
       if (remainder.behind != rank) continue;
       const CostNode& made = result_.graph.nodes[node_of_[group]];
-      remainder.node =
-          result_.graph.nodes.push_back({.name = made.name + " results that outlive others",
-                                         .layer = made.layer,
-                                         .kind = result_.graph.nodes[reader].kind,
-                                         .bytes = remainder.bytes,
-                                         .deps = {from},
-                                         .once = groups_.once[group],
-                                         .block = made.block,
-                                         .part = true});
-      result_.operators.push_back({});
-      by_node.emplace_back();
+      remainder.node = add_value({.name = made.name + " results that outlive others",
+                                  .layer = made.layer,
+                                  .kind = result_.graph.nodes[reader].kind,
+                                  .bytes = remainder.bytes,
+                                  .deps = {from},
+                                  .once = groups_.once[group],
+                                  .block = made.block,
+                                  .part = true});
     }
   }
 }
@@ -264,14 +266,11 @@ void Builder::make_nodes() {
   for (StepIndex i = 0; i < ops_.size(); ++i)
     members[root(i)].push_back(i);
   result_.graph.name = graph_.name;
-  node_of_.resize(ops_.size());
-  std::vector<std::vector<StepIndex>> by_node;
+  node_of_ = kept_of_ = token_of_ = std::vector<CostNodeId>(ops_.size());
   std::vector<bool> precedes(ops_.size());  // by group: a later one changes what it reads
   for_each_edge(groups_, [&](StepIndex from, StepIndex to, bool read) {
     if (any_order_ && read && root(from) != root(to)) precedes[root(from)] = true;
   });
-  token_of_.resize(ops_.size());
-  kept_of_.resize(ops_.size());
   find_remainders(members);
   for (std::size_t rank = 0; rank < groups_.order.size(); ++rank) {
     const StepIndex group = groups_.order[rank];
@@ -289,27 +288,23 @@ void Builder::make_nodes() {
       run.push_back(ops_[at]);
     }
     result_.operators.push_back(std::move(run));
-    by_node.push_back(members[group]);
+    by_node_.push_back(members[group]);
     if (groups_.once[group] && keeps_a_part(members[group])) {
-      kept_of_[group] = result_.graph.nodes.push_back({.name = op.name + " results that stay",
-                                                       .kind = result_.graph.nodes[id].kind,
-                                                       .deps = {id},
-                                                       .once = true});
-      result_.operators.push_back({});
-      by_node.emplace_back();
+      kept_of_[group] = add_value({.name = op.name + " results that stay",
+                                   .kind = result_.graph.nodes[id].kind,
+                                   .deps = {id},
+                                   .once = true});
     }
     if (precedes[group]) {
-      token_of_[group] = result_.graph.nodes.push_back({.name = op.name + " has run",
-                                                        .kind = result_.graph.nodes[id].kind,
-                                                        .deps = {id},
-                                                        .once = true});
-      result_.operators.push_back({});
-      by_node.emplace_back();
+      token_of_[group] = add_value({.name = op.name + " has run",
+                                    .kind = result_.graph.nodes[id].kind,
+                                    .deps = {id},
+                                    .once = true});
     }
-    add_remainders(rank, id, by_node);
+    add_remainders(rank, id);
   }
   for (const CostNodeId id : ids_of(result_.graph.nodes))
-    measure(id, by_node[id.index()]);
+    measure(id, by_node_[id.index()]);
   add_dependencies();
   for (const StorageId s : ids_of(graph_.storages)) {
     const Storage& storage = graph_.storages[s];
