@@ -69,7 +69,7 @@ std::string overridable_parameters() {
 
 std::vector<CatalogueEntry> model_entries() {
   std::vector<CatalogueEntry> entries;
-  for (ModelPreset& preset : all_presets()) {
+  for (const ModelPreset& preset : all_presets()) {
     const std::string name = preset.name;
     const std::string summary = preset.summary;
     std::string group(preset.group);
@@ -77,7 +77,7 @@ std::vector<CatalogueEntry> model_entries() {
         {.name = name,
          .group = group,
          .summary = summary,
-         .describe = [preset = std::move(preset)](const Console& console) {
+         .describe = [&preset](const Console& console) {
            return heading(preset.name, fmt::format("{} model", preset.group), preset.summary,
                           console) +
                   parameter_table(parameters_of(preset), console.colour) +

@@ -8,7 +8,10 @@
 
 namespace tidemark {
 
-std::vector<ModelPreset> all_presets() {
+namespace preset_detail {
+namespace {
+
+std::vector<ModelPreset> presets_of_all_families() {
   std::vector<ModelPreset> presets;
   for (std::vector<ModelPreset> family :
        {mlp_presets(),      gpt_presets(),           llama_presets(),     decoder_presets(),
@@ -21,11 +24,20 @@ std::vector<ModelPreset> all_presets() {
   return presets;
 }
 
-ModelPreset find_preset(std::string_view name, const Location& where, const std::string& path) {
+}  // namespace
+}  // namespace preset_detail
+
+const std::vector<ModelPreset>& all_presets() {
+  static const std::vector<ModelPreset> presets = preset_detail::presets_of_all_families();
+  return presets;
+}
+
+const ModelPreset& find_preset(std::string_view name, const Location& where,
+                               const std::string& path) {
   std::vector<std::string> names;
-  for (ModelPreset& preset : all_presets()) {
-    if (preset.name == name) return std::move(preset);
-    names.push_back(std::move(preset.name));
+  for (const ModelPreset& preset : all_presets()) {
+    if (preset.name == name) return preset;
+    names.push_back(preset.name);
   }
   std::string hint = did_you_mean(name, names);
   if (hint.empty()) hint = fmt::format("; known are {}", fmt::join(names, ", "));
@@ -33,7 +45,7 @@ ModelPreset find_preset(std::string_view name, const Location& where, const std:
 }
 
 bool is_preset(std::string_view name) {
-  const std::vector<ModelPreset> presets = all_presets();
+  const std::vector<ModelPreset>& presets = all_presets();
   return std::any_of(presets.begin(), presets.end(),
                      [&](const ModelPreset& preset) { return preset.name == name; });
 }

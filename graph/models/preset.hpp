@@ -28,10 +28,10 @@ struct ModelPreset {
 };
 
 // Returns all presets, sorted by group, then in the order of the architectures' files.
-[[nodiscard]] std::vector<ModelPreset> all_presets();
+[[nodiscard]] const std::vector<ModelPreset>& all_presets();
 // Finds a preset by its name. Throws UserError at `where` with the nearest name.
-[[nodiscard]] ModelPreset find_preset(std::string_view name, const Location& where = {},
-                                      const std::string& path = {});
+[[nodiscard]] const ModelPreset& find_preset(std::string_view name, const Location& where = {},
+                                             const std::string& path = {});
 [[nodiscard]] bool is_preset(std::string_view name);
 // Lists the parameters of a preset for `tidemark describe`.
 [[nodiscard]] std::vector<ParameterNote> parameters_of(const ModelPreset& preset);

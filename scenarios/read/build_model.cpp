@@ -29,7 +29,7 @@ Graph build_forward_graph(const ModelReference& model, const ModelOptions& optio
   }
   if (model.kind == ModelKind::kOnnx) return import_onnx(model.name, model.onnx, options);
   if (model.kind == ModelKind::kLayers) return build_layers(model, options);
-  const ModelPreset preset = find_preset(model.name, model.location, "model");
+  const ModelPreset& preset = find_preset(model.name, model.location, "model");
   return preset.build(Decoder(model.overrides, "model"), options);
 }
 

@@ -74,7 +74,7 @@ ModelReference decode_preset(const Decoder& model, const Location& location, boo
     throw UserError(where, path,
                     fmt::format("{} is no model{}", quoted_excerpt(reference.name), advice));
   }
-  const ModelPreset preset = find_preset(reference.name, where, path);
+  const ModelPreset& preset = find_preset(reference.name, where, path);
   std::erase_if(reference.overrides.entries,
                 [](const Value::Entry& entry) { return entry.key == "preset"; });
   preset.decode(Decoder(reference.overrides, "model"));

@@ -192,7 +192,7 @@ struct Reads {
 
 Reads what_is_read(const Decoder& training, const ModelReference& model) {
   if (model.kind == ModelKind::kPreset) {
-    const ModelPreset preset = find_preset(model.name);
+    const ModelPreset& preset = find_preset(model.name);
     return {.sequences = preset.group == "language",
             .images = preset.group == "vision",
             .attention = preset.attends};
