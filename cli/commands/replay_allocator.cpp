@@ -80,7 +80,7 @@ Json document_of(const ReplayResult& result, const ReplayAllocatorCommand& comma
                {"num_device_free", s.num_device_free},
                {"allocation_allocated", s.allocation.all.allocated},
                {"segment_allocated", s.segment.all.allocated},
-               {"segment_freed", s.segment.all.freed},
+               {"segment_freed", s.segment.all.freed()},
                {"inactive_split_peak_count", s.inactive_split.all.peak},
                {"small_peak_reserved", s.reserved_bytes.small_pool.peak.count},
                {"large_peak_reserved", s.reserved_bytes.large_pool.peak.count},

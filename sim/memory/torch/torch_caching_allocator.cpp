@@ -53,18 +53,18 @@ void TorchCachingAllocator::reserve(std::size_t blocks) {
 TorchStream TorchCachingAllocator::stream(std::int64_t handle) {
   const auto at = std::lower_bound(
       by_handle_.begin(), by_handle_.end(), handle,
-      [&](TorchStream known, std::int64_t value) { return streams_[known].handle < value; });
-  if (at != by_handle_.end() && streams_[*at].handle == handle) return *at;
+      [&](TorchStream known, std::int64_t value) { return streams_[known]->handle < value; });
+  if (at != by_handle_.end() && streams_[*at]->handle == handle) return *at;
   const auto added = static_cast<TorchStream>(streams_.size());
-  streams_.emplace_back().handle = handle;
+  streams_.emplace_back(std::make_unique<Stream>())->handle = handle;
   by_handle_.insert(at, added);
   return added;
 }
 
 TorchStream TorchCachingAllocator::begin_capture(TorchStream stream) {
   capturing_ = true;
-  const std::int64_t handle = streams_[stream].handle;
-  Stream& pool = streams_.emplace_back();
+  const std::int64_t handle = streams_[stream]->handle;
+  Stream& pool = *streams_.emplace_back(std::make_unique<Stream>());
   pool.handle = handle;
   pool.is_private = true;
   return static_cast<TorchStream>(streams_.size() - 1);
@@ -150,9 +150,9 @@ void TorchCachingAllocator::note_out_of_memory(Bytes bytes, TorchStream stream) 
                     .allowed = std::nullopt,
                     .allocated = statistics_.allocated_bytes.all.current,
                     .reserved = statistics_.reserved_bytes.all.current};
-  for (const Stream& pools : streams_) {
-    if (!pools.is_private) continue;
-    for (const Pool& pool : pools.pools) {
+  for (const std::unique_ptr<Stream>& pools : streams_) {
+    if (!pools->is_private) continue;
+    for (const Pool& pool : pools->pools) {
       for (const TorchBlock& block : pool.free)
         out_of_memory_.private_pools += block.size;
     }
@@ -164,7 +164,7 @@ void TorchCachingAllocator::note_out_of_memory(Bytes bytes, TorchStream stream) 
 // hide a fitting one behind it.
 TorchBlock* TorchCachingAllocator::find_free(const Request& request) {
   if (collects_garbage_) ++searches_[request.large ? 1 : 0];
-  FreeSet& free = streams_[request.stream].pools[request.large ? 1 : 0].free;
+  FreeSet& free = streams_[request.stream]->pools[request.large ? 1 : 0].free;
   const Bytes size = request.size;
   auto found = free.lower_bound(size, TorchAtLeast());
   if (found == free.end()) return nullptr;
@@ -193,7 +193,7 @@ TorchBlock* TorchCachingAllocator::new_segment(const Request& request) {
   const Bytes reserved = statistics_.reserved_bytes.all.current;
   if (options_.memory_fraction && request.segment > allowed_ - reserved) return nullptr;
   // Private pools have no expandable segments in 2.4.
-  if (options_.expandable_segments && !streams_[request.stream].is_private) return expand(request);
+  if (options_.expandable_segments && !streams_[request.stream]->is_private) return expand(request);
   const Bytes address = device_.allocate(request.segment);
   if (address == FakeDevice::kFailed) return nullptr;
   TorchBlock* block = arena_.take();

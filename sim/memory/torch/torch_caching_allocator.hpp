@@ -7,7 +7,7 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -84,9 +84,9 @@ class TorchCachingAllocator {
   // being captured: nothing is released, and events are not looked at.
   [[nodiscard]] TorchStream begin_capture(TorchStream stream);
   [[nodiscard]] bool is_capturing() const { return capturing_; }
-  [[nodiscard]] bool is_private(TorchStream stream) const { return streams_[stream].is_private; }
-  [[nodiscard]] std::int64_t handle(TorchStream stream) const { return streams_[stream].handle; }
-  [[nodiscard]] StreamTimeline& timeline(TorchStream stream) { return streams_[stream].timeline; }
+  [[nodiscard]] bool is_private(TorchStream stream) const { return streams_[stream]->is_private; }
+  [[nodiscard]] std::int64_t handle(TorchStream stream) const { return streams_[stream]->handle; }
+  [[nodiscard]] StreamTimeline& timeline(TorchStream stream) { return streams_[stream]->timeline; }
   [[nodiscard]] std::size_t streams() const { return streams_.size(); }
 
   // Returns null when out of memory; out_of_memory() then says why. A request has at least one byte
@@ -166,7 +166,7 @@ class TorchCachingAllocator {
   };
 
   [[nodiscard]] Pool& pool_of(const TorchBlock& block) {
-    return streams_[block.stream].pools[block.large ? 1 : 0];
+    return streams_[block.stream]->pools[block.large ? 1 : 0];
   }
   [[nodiscard]] Request request_for(Bytes bytes, TorchStream stream) const;
   [[nodiscard]] TorchBlock* find_free(const Request& request);
@@ -212,7 +212,7 @@ class TorchCachingAllocator {
   TorchStatistics statistics_;
   TorchOutOfMemory out_of_memory_;
   BlockArena<TorchBlock> arena_;
-  std::deque<Stream> streams_;
+  std::vector<std::unique_ptr<Stream>> streams_;  // users of a timeline keep its address
   std::vector<TorchStream> by_handle_;
   std::vector<Link> links_{1};  // entry 0 stands for none
   std::uint32_t unused_links_ = kNoLink;

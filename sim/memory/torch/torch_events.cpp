@@ -22,7 +22,7 @@ void TorchCachingAllocator::insert_events(TorchBlock& block) {
   block.uses = kNoLink;
   while (link != kNoLink) {
     const std::uint32_t following = links_[link].next;
-    Stream& stream = streams_[links_[link].stream];
+    Stream& stream = *streams_[links_[link].stream];
     links_[link].event = stream.timeline.issued;
     links_[link].next = kNoLink;
     if (stream.first_event == kNoLink) {
@@ -44,7 +44,7 @@ void TorchCachingAllocator::event_passed(TorchBlock& block) {
 // Takes events in the order of the queue, up to the first that has not ended.
 void TorchCachingAllocator::process_events() {
   for (TorchStream s : by_handle_) {
-    Stream& stream = streams_[s];
+    Stream& stream = *streams_[s];
     while (stream.first_event != kNoLink &&
            links_[stream.first_event].event <= stream.timeline.ended) {
       const std::uint32_t link = stream.first_event;
@@ -60,7 +60,7 @@ void TorchCachingAllocator::process_events() {
 void TorchCachingAllocator::finish_all_events() {
   ++statistics_.num_sync_all_streams;
   for (TorchStream s : by_handle_) {
-    Stream& stream = streams_[s];
+    Stream& stream = *streams_[s];
     while (stream.first_event != kNoLink) {
       const std::uint32_t link = stream.first_event;
       stream.first_event = links_[link].next;

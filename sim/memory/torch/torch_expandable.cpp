@@ -53,7 +53,7 @@ TorchBlock* TorchCachingAllocator::expand(const Request& request) {
 // Returns the first chain of free and unmapped blocks, by address, with enough address space; else
 // a new range. Null when no addresses are left.
 TorchBlock* TorchCachingAllocator::find_expandable(const Request& request) {
-  Pool& pool = streams_[request.stream].pools[request.large ? 1 : 0];
+  Pool& pool = streams_[request.stream]->pools[request.large ? 1 : 0];
   for (TorchBlock& unmapped : pool.unmapped) {
     TorchBlock* first = &unmapped;
     if (first->previous != nullptr && first->previous->is_idle()) first = first->previous;
@@ -109,8 +109,8 @@ bool TorchCachingAllocator::map(TorchBlock& block, Bytes bytes) {
 Bytes TorchCachingAllocator::inactive_bytes() const {
   Bytes bytes = statistics_.inactive_split_bytes.all.current;
   if (!options_.expandable_segments) return bytes;
-  for (const Stream& stream : streams_) {
-    for (const Pool& pool : stream.pools) {
+  for (const std::unique_ptr<Stream>& stream : streams_) {
+    for (const Pool& pool : stream->pools) {
       for (const TorchBlock& block : pool.free) {
         if (!block.is_expandable()) continue;
         const torch_expandable_detail::PageRun pages = torch_expandable_detail::whole_pages(block);

@@ -28,7 +28,7 @@ void TorchCachingAllocator::collect_garbage() {
   std::uint64_t total_age = 0;
   std::int64_t candidates = 0;
   for (TorchStream s : by_handle_) {
-    for (const TorchBlock& block : streams_[s].pools[1].free) {
+    for (const TorchBlock& block : streams_[s]->pools[1].free) {
       if (block.is_split() || block.is_expandable()) continue;
       total_age += age(block);
       ++candidates;
@@ -39,7 +39,7 @@ void TorchCachingAllocator::collect_garbage() {
     freed = false;
     const double average = static_cast<double>(total_age) / static_cast<double>(candidates);
     for (TorchStream s : by_handle_) {
-      FreeSet& free = streams_[s].pools[1].free;
+      FreeSet& free = streams_[s]->pools[1].free;
       for (auto it = free.begin(); it != free.end();) {
         TorchBlock& block = *it++;
         if (block.is_split() || block.is_expandable()) continue;
@@ -58,7 +58,7 @@ void TorchCachingAllocator::collect_garbage() {
 // only. The freed ones stay freed even if they were not enough.
 bool TorchCachingAllocator::release_available(const Request& request) {
   if (options_.max_split_size == kNoSplitLimit) return false;
-  FreeSet& free = streams_[request.stream].pools[request.large ? 1 : 0].free;
+  FreeSet& free = streams_[request.stream]->pools[request.large ? 1 : 0].free;
   TorchBlock key;
   key.size = std::max(request.size, options_.max_split_size);
   key.address = Bytes(-1);
@@ -92,7 +92,7 @@ void TorchCachingAllocator::empty_cache() {
 void TorchCachingAllocator::release_cached() {
   for (const std::size_t pool : {std::size_t{1}, std::size_t{0}}) {  // large blocks first
     for (TorchStream s : by_handle_)
-      release_pool(streams_[s].pools[pool]);
+      release_pool(streams_[s]->pools[pool]);
   }
 }
 

@@ -38,7 +38,7 @@ std::vector<TorchSegment> TorchCachingAllocator::segments() const {
 }
 
 Bytes TorchCachingAllocator::largest_free(Bytes bytes, TorchStream stream) const {
-  const FreeSet& free = streams_[stream].pools[request_for(bytes, stream).large ? 1 : 0].free;
+  const FreeSet& free = streams_[stream]->pools[request_for(bytes, stream).large ? 1 : 0].free;
   return free.empty() ? Bytes(0) : free.rbegin()->size;
 }
 

@@ -1,29 +1,27 @@
 // torch.cuda.memory_stats() under its own names.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "graph/core/units.hpp"
 
 namespace tidemark {
 
-// One figure over time: a number of things or of bytes. `allocated` and `freed` add up all its
+// One figure over time: a number of things or of bytes. `allocated` and freed() add up all its
 // rises and falls.
 template <class Quantity>
 struct TorchStatistic {
   Quantity current{};
   Quantity peak{};
   Quantity allocated{};
-  Quantity freed{};
+
+  [[nodiscard]] Quantity freed() const { return allocated - current; }
 
   void add(Quantity amount) {
     current += amount;
-    if (current > peak) peak = current;
-    if (amount > Quantity{}) {
-      allocated += amount;
-    } else {
-      freed -= amount;
-    }
+    peak = std::max(peak, current);
+    allocated += std::max(amount, Quantity{});
   }
 };
 

@@ -98,7 +98,7 @@ void check_figures(const ReplayResult& result, const Json& want) {
   CHECK(s.inactive_split.all.peak == want["inactive_split_peak_count"]);
   CHECK(s.allocation.all.allocated == want["allocation_allocated"]);
   CHECK(s.segment.all.allocated == want["segment_allocated"]);
-  CHECK(s.segment.all.freed == want["segment_freed"]);
+  CHECK(s.segment.all.freed() == want["segment_freed"]);
   CHECK(s.num_alloc_retries == want["num_alloc_retries"]);
   CHECK(s.num_ooms == want["num_ooms"]);
   CHECK(s.num_sync_all_streams == want["num_sync_all_streams"]);
