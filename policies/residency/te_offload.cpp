@@ -75,7 +75,7 @@ const PolicyEntry& te_offload_entry() {
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
         const int layers = d.required<int>("layers", at_least(1));
         const Prefetch prefetch = decode_prefetch(d);
-        const SmallestMoved smallest = decode_smallest(d, Elements(256 * 1024));
+        const SmallestMoved smallest = decode_smallest(d, Elements(std::int64_t{256} * 1024));
         d.finish();
         return std::make_unique<te_offload_detail::TransformerEngineOffload>(prefetch, layers,
                                                                              smallest);
