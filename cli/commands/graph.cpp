@@ -96,7 +96,7 @@ std::string cost_graph_json(const CostGraph& result) {
     for (const CostNodeId dep : node.deps)
       json["deps"].push_back(dep.value);
     if (!node.layer.empty()) json["layer"] = node.layer;
-    if (!node.operator_kind.empty()) json["operator"] = node.operator_kind;
+    json["operator"] = node.operator_kind;
     if (node.once) json["once"] = true;
     if (node.block != kNoBlock) json["block"] = node.block;
     if (node.off_main_path) json["aside"] = true;

@@ -132,6 +132,7 @@ Bytes parse_budget(const std::string& text, const RematProblem& problem) {
 }
 
 struct Answer {
+  const CostGraph& graph;
   const RematProblem& problem;
   const PlanRequest& request;
   const PlanResult& result;
@@ -174,18 +175,20 @@ std::string cost_text(const Answer& a, std::int64_t cost) {
 }
 
 // Lists what is recomputed, layer by layer; all other values are kept until their last use.
-std::string recomputed(const RematProblem& problem, const Schedule& schedule) {
+std::string recomputed(const CostGraph& graph, const Schedule& schedule) {
   constexpr std::size_t kShown = 40;
   std::vector<std::string> layers;
   std::map<std::string, std::string> nodes;  // by layer
-  std::vector<char> computed(static_cast<std::size_t>(problem.size()), 0);
+  std::vector<char> computed(graph.nodes.size(), 0);
   for (const NodeIndex node : schedule) {
     if (std::exchange(computed[node], 1) == 0) continue;
-    if (problem.operator_kind[node].empty()) continue;
-    const std::string& layer = problem.layer[node];
-    std::string& list = nodes[layer];
-    if (list.empty()) layers.push_back(layer);
-    list += (list.empty() ? "" : ", ") + problem.operator_kind[node];
+    const CostNode& made = graph.nodes[CostNodeId(node)];
+    if (made.operator_kind.empty()) continue;
+    const std::string prefix = made.layer + ": ";
+    std::string& list = nodes[made.layer];
+    if (list.empty()) layers.push_back(made.layer);
+    list += (list.empty() ? "" : ", ") +
+            (made.name.starts_with(prefix) ? made.name.substr(prefix.size()) : made.name);
   }
   std::string text;
   for (std::size_t i = 0; i < std::min(layers.size(), kShown); ++i) {
@@ -230,7 +233,7 @@ std::string summary(const Answer& a, const std::string& name) {
     }
     text += '\n';
   }
-  return r.solution ? text + recomputed(a.problem, r.solution->schedule) : text;
+  return r.solution ? text + recomputed(a.graph, r.solution->schedule) : text;
 }
 
 }  // namespace
@@ -240,7 +243,8 @@ void PlanCommand::attach(CLI::App& parent) {
   app = parent.add_subcommand(kName, "which values of a step to keep, which to recompute");
   app->footer(plan_detail::policy_lines() + R"(
 SCENARIO may be a cost graph: {"name", "fixed_bytes", "nodes": [{"id", "name", "kind", "cost", "bytes",
-"workspace", "deps"}]}. Of a scenario or a model, one micro-batch is planned for, as `tidemark graph
+"workspace", "deps"}]}; policies that choose by kind go by "layer" and "operator" of a node, where they
+are missing by its name, "LAYER: OPERATOR". Of a scenario or a model, one micro-batch is planned for, as `tidemark graph
 --cost-graph` writes it; the scenario's own policies are left out. The budget includes fixed_bytes. The
 time limit is wall-clock time and ends the search; what is returned is always evaluated, with what is
 proven about it.
@@ -295,8 +299,8 @@ int PlanCommand::execute(const Console& console) const {
     return solve_with(problem, request);
   }();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  const plan_detail::Answer answer{problem,     request,         result,
-                                   policy_name, seconds.count(), planned.timed};
+  const plan_detail::Answer answer{planned.costs, problem,         request,      result,
+                                   policy_name,   seconds.count(), planned.timed};
   print(json ? plan_detail::document_of(answer).dump() + '\n'
              : plan_detail::summary(answer, planned.costs.name));
   return has_schedule(result.status) ? kExitFits : kExitDoesNotFit;

@@ -48,7 +48,7 @@ constexpr std::string_view kLayerEnd = ": ";  // between a layer's name and an o
 // Reads the layer and the kind of operator of a node, which other programs write into its name
 // alone: "h.0.attn: softmax".
 void read_operator(const Decoder& d, CostNode& node) {
-  const std::size_t end = node.name.rfind(kLayerEnd);
+  const std::size_t end = d.has("operator") ? std::string::npos : node.name.rfind(kLayerEnd);
   const bool has_layer = end != std::string::npos;
   node.layer = d.optional<std::string>("layer", has_layer ? node.name.substr(0, end) : "");
   node.operator_kind = d.optional<std::string>(

@@ -5,8 +5,8 @@
 // and, where a node may not be computed twice, "once": true; the repeated block of a model that a
 // forward node belongs to, "block": number; for a forward node off the main path from the samples
 // to the loss, "aside": true; where the output of a node is part of its one input's, "part": true;
-// the layer of a node and the kind of its operator, "layer" and "operator": where they are missing,
-// the name is read as "LAYER: OPERATOR", or as the operator's.
+// the layer of a node and the kind of its operator, "layer" and "operator". Without "operator" the
+// name is read as "LAYER: OPERATOR", or as the operator's.
 // Ids count from 0 in the order of the list, which is a topological order; other keys are ignored.
 #pragma once
 

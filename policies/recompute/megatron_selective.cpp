@@ -64,9 +64,9 @@ class MegatronSelective final : public OperatorPolicy {
   void check_cost_graph_choice(bool chosen) const override {
     if (chosen) return;
     throw UserError(
-        "megatron_selective recomputes attention, and no layer of this graph has nodes named "
-        "bmm and softmax, or attention, behind its name and a colon, as `tidemark graph "
-        "--cost-graph` writes them");
+        "megatron_selective recomputes attention, and no layer of this graph has operators bmm "
+        "and softmax, or attention; nodes say them with the keys layer and operator, or in their "
+        "names as \"LAYER: OPERATOR\"");
   }
 };
 

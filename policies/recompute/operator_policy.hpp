@@ -15,7 +15,7 @@ namespace tidemark {
 
 // An operator of forward as operator policies see it.
 struct ForwardOperator {
-  std::string_view kind;   // "linear", "softmax", ... as `tidemark graph` shows them
+  std::string_view kind;   // "linear", "softmax", ...; empty for what is no operator
   std::size_t layer = 0;   // operators of one layer share the number
   int block = 0;           // repeated block that it belongs to
   bool in_block = true;    // belongs to a repeated block, or to a graph without any
@@ -27,7 +27,8 @@ class OperatorPolicy : public ResidencyPolicy {
  public:
   // Drops the values that the chosen operators of each block make for backward.
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const final;
-  // Returns the schedule of a cost graph that keeps the results of all other forward nodes.
+  // Returns the schedule of a cost graph that keeps the results of all other forward nodes; they
+  // are chosen by CostNode::operator_kind.
   [[nodiscard]] Schedule schedule(const RematProblem& problem) const;
 
  protected:

@@ -36,10 +36,10 @@ struct RematProblem {
   std::vector<bool> once;                       // by node: it may not be recomputed
   std::vector<int> block;                       // by node: repeated block, or kNoBlock
   std::vector<bool> off_main_path;              // by node: see CostNode::off_main_path
-  std::vector<std::string> layer;               // by node; empty for a part of a problem
-  std::vector<std::string> operator_kind;       // by node: "softmax"; empty for a part of a problem
-  std::int64_t fixed = 0;                       // bytes resident all the time
-  std::int64_t base_cost = 0;                   // cost of computing every node once
+  std::vector<std::string> layer;               // by node; no entries for a part of a problem
+  std::vector<std::string> operator_kind;  // by node: "softmax", or "" for no operator; likewise
+  std::int64_t fixed = 0;                  // bytes resident all the time
+  std::int64_t base_cost = 0;              // cost of computing every node once
 
   [[nodiscard]] NodeIndex size() const { return static_cast<NodeIndex>(cost.size()); }
   // Fixed bytes, inputs, output and workspace of one node: the minimum over all schedules.

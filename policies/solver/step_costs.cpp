@@ -363,9 +363,8 @@ void Builder::add_end(std::vector<CostNodeId> wanted) {
   for (const CostNodeId id : ids_of(result_.graph.nodes)) {
     if (read[id] == 0) wanted.push_back(id);
   }
-  const CostNodeId end = result_.graph.nodes.push_back(
-      {.name = "end of the micro-batch", .kind = Phase::kBackward, .once = true});
-  result_.operators.push_back({});
+  const CostNodeId end =
+      add_value({.name = "end of the micro-batch", .kind = Phase::kBackward, .once = true});
   for (const CostNodeId node : wanted)
     add_dependency(end, node);
 }

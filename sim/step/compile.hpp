@@ -16,7 +16,7 @@ struct CompileOptions {
   // Decisions that the same policies made for the same model with less memory; null if there are
   // none.
   const std::vector<PolicyOutcome>* smaller_budget = nullptr;
-  // Orders for the whole device are made in this way; trial runs find one where it has no value.
+  // The order of a policy that orders for the whole device; trial runs find it where there is none.
   std::optional<DeviceOrder> device_order = {};
 };
 

@@ -16,7 +16,7 @@
 
 namespace tidemark {
 
-// A policy that orders for the whole device comes in this way to an order that fits it.
+// What a policy that orders for the whole device holds back, so that its order fits.
 struct DeviceOrder {
   // Device memory that the order leaves free, since allocators take more than what is live.
   Bytes held_back;

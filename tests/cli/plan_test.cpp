@@ -63,6 +63,27 @@ TEST_SUITE("unit") {
     CHECK(nlohmann::json::parse(preset.out).at("order") == plan.at("order"));
   }
 
+  TEST_CASE("policies by kind plan alike for a model and for the cost graph written of it") {
+    const Workspace workspace;
+    for (const std::string options : {"resnet18 --gpu a100-sxm-40gb",
+                                      "gpt2 --gpu h100-sxm-80gb -s training.precision=fp8_mixed",
+                                      "gpt2 --gpu a100-sxm-80gb -s training.compile=inductor"}) {
+      CAPTURE(options);
+      workspace.write("g.json", workspace.run("graph " + options + " --cost-graph").out);
+      for (const std::string policy : {"selective: {recompute: [batch_norm, layer_norm]}",
+                                       "checkpoint_every: {over: layers}", "chen_sqrt"}) {
+        CAPTURE(policy);
+        const auto order = [&](const std::string& scenario) {
+          const Outcome outcome = workspace.run(
+              fmt::format("plan {} --budget 100% --policy \"{}\" --json", scenario, policy));
+          return outcome.out.empty() ? outcome.err
+                                     : nlohmann::json::parse(outcome.out).at("order").dump();
+        };
+        CHECK(order("g.json") == order(options));
+      }
+    }
+  }
+
   TEST_CASE("a budget may be a share of what computing every node once takes") {
     const Workspace workspace;
     workspace.write("g.json", kGraph);
