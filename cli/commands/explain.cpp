@@ -27,18 +27,6 @@ std::string in_words(const DetailedPoint& point, const Environment& environment,
   return text;
 }
 
-// Adds the point of a result document to those of another.
-void add_point(std::string& documents, const std::string& document) {
-  if (documents.empty()) {
-    documents = document;
-    return;
-  }
-  nlohmann::ordered_json all = nlohmann::ordered_json::parse(documents);
-  nlohmann::ordered_json more = nlohmann::ordered_json::parse(document);
-  all["points"].push_back(std::move(more["points"][0]));
-  documents = all.dump(2) + '\n';
-}
-
 }  // namespace
 }  // namespace explain_detail
 
@@ -73,6 +61,7 @@ int ExplainCommand::execute(const Console& console) const {
                   "(choose a point with -s KEY=VALUE)");
   }
   std::vector<PointResult> results;
+  nlohmann::ordered_json documents;
   std::string text;
   for (const Value& base : bases) {
     const DetailedPoint point =
@@ -81,14 +70,20 @@ int ExplainCommand::execute(const Console& console) const {
                             .suggestions = true,
                             .largest_tensors = static_cast<std::size_t>(-1)});
     if (json) {
-      explain_detail::add_point(text, explanation_json(point));
+      nlohmann::ordered_json one = explanation_json(point);
+      if (documents.is_null()) {
+        documents = std::move(one);
+      } else {
+        documents["points"].push_back(std::move(one["points"][0]));
+      }
     } else {
       text +=
           (text.empty() ? "" : "\n") + explain_detail::in_words(point, environment, *this, console);
     }
     results.push_back(point.result);
   }
-  print(text);
+  print(json ? documents.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n'
+             : text);
   return exit_code(results);
 }
 

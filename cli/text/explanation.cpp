@@ -304,7 +304,7 @@ std::string explanation(const DetailedPoint& point, const ExplanationView& view)
   return explanation_detail::Explanation(point, view).text();
 }
 
-std::string explanation_json(const DetailedPoint& point) {
+nlohmann::ordered_json explanation_json(const DetailedPoint& point) {
   nlohmann::ordered_json document = result_document(std::span(&point.result, 1));
   nlohmann::ordered_json layers = nlohmann::ordered_json::array();
   for (const auto& [layer, bytes] : point.result.peak.by_layer) {
@@ -328,7 +328,7 @@ std::string explanation_json(const DetailedPoint& point) {
   document["points"][0]["time_terms"] = time_terms_json(time_terms(point.result, point.detail));
   add_time_terms(document["points"][0], time_terms(point.result, point.detail));
   document["points"][0]["transfers"] = transfers_json(point.result, point.detail);
-  return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+  return document;
 }
 
 }  // namespace tidemark

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <string>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "scenarios/studies/detailed_point.hpp"
 
 namespace tidemark {
@@ -20,6 +22,6 @@ struct ExplanationView {
 [[nodiscard]] std::string explanation(const DetailedPoint& point, const ExplanationView& view);
 
 // Returns the result document with every layer and every saved tensor, for scripts.
-[[nodiscard]] std::string explanation_json(const DetailedPoint& point);
+[[nodiscard]] nlohmann::ordered_json explanation_json(const DetailedPoint& point);
 
 }  // namespace tidemark

@@ -38,6 +38,8 @@ double parse_quantity(const std::string& text) {
 }
 
 class ExpressionParser {
+  using TermKind = Expression::TermKind;
+
  public:
   explicit ExpressionParser(Expression& result) : out_(result), text_(result.text_) {}
 
@@ -76,13 +78,19 @@ class ExpressionParser {
   }
   std::size_t sum() { return chain("+-", &ExpressionParser::product); }
   std::size_t product() { return chain("*/", &ExpressionParser::atom); }
+  static TermKind kind_of(char sign) {
+    return sign == '+'   ? TermKind::kAdd
+           : sign == '-' ? TermKind::kSubtract
+           : sign == '*' ? TermKind::kMultiply
+                         : TermKind::kDivide;
+  }
   // Parses operands with one of `signs` between, from the left.
   std::size_t chain(std::string_view signs, std::size_t (ExpressionParser::*operand)()) {
     std::size_t left = (this->*operand)();
     for (skip_blanks(); at_ < text_.size() && signs.find(peek()) != signs.npos; skip_blanks()) {
-      const char sign = text_[at_++];
+      const TermKind kind = kind_of(text_[at_++]);
       const std::size_t right = (this->*operand)();
-      left = add({.kind = sign, .left = left, .right = right});
+      left = add({.kind = kind, .left = left, .right = right});
     }
     return left;
   }
@@ -99,9 +107,9 @@ class ExpressionParser {
       ++at_;
     } else if (peek() == '-') {
       ++at_;
-      const std::size_t zero = add({.kind = 'n'});
+      const std::size_t zero = add({.kind = TermKind::kNumber});
       const std::size_t right = atom();
-      term = add({.kind = '-', .left = zero, .right = right});
+      term = add({.kind = TermKind::kSubtract, .left = zero, .right = right});
     } else if (is([](int c) { return std::isdigit(c); }) || peek() == '.') {
       term = number();
     } else if (is([](int c) { return std::isalpha(c); })) {
@@ -133,7 +141,8 @@ class ExpressionParser {
         (at_ + 2 == text_.size() || std::isalnum(static_cast<unsigned char>(text_[at_ + 2])) == 0);
     if (rate && std::isalpha(static_cast<unsigned char>(text_[at_ - 1])) != 0) at_ += 2;
     try {
-      return add({.kind = 'n', .number = parse_quantity(text_.substr(begin, at_ - begin))});
+      return add(
+          {.kind = TermKind::kNumber, .number = parse_quantity(text_.substr(begin, at_ - begin))});
     } catch (const std::invalid_argument& error) {
       at_ = begin;
       fail(error.what());
@@ -144,7 +153,7 @@ class ExpressionParser {
     while (std::isalnum(static_cast<unsigned char>(peek())) != 0 || peek() == '_' || peek() == '.')
       ++at_;
     out_.names_.push_back(text_.substr(begin, at_ - begin));
-    return add({.kind = 'v', .name = out_.names_.size() - 1});
+    return add({.kind = TermKind::kName, .name = out_.names_.size() - 1});
   }
 
   // A sum is evaluated from its last term down to its first, one call for each.
@@ -161,16 +170,16 @@ Expression::Expression(std::string text, bool comparison) : text_(std::move(text
 
 double Expression::at(std::size_t index, const FigureLookup& figures) const {
   const Term& term = terms_[index];
-  if (term.kind == 'n') return term.number;
-  if (term.kind == 'v') return figures(names_[term.name]);
+  if (term.kind == TermKind::kNumber) return term.number;
+  if (term.kind == TermKind::kName) return figures(names_[term.name]);
   const double left = at(term.left, figures);
   const double right = at(term.right, figures);
   switch (term.kind) {
-    case '+':
+    case TermKind::kAdd:
       return left + right;
-    case '-':
+    case TermKind::kSubtract:
       return left - right;
-    case '*':
+    case TermKind::kMultiply:
       return left * right;
     default:
       return left / right;
@@ -214,16 +223,16 @@ FigureRange quotient_of(FigureRange a, FigureRange b) {
 
 FigureRange Expression::range_at(std::size_t index, const RangeLookup& figures) const {
   const Term& term = terms_[index];
-  if (term.kind == 'n') return {.least = term.number, .most = term.number};
-  if (term.kind == 'v') return figures(names_[term.name]);
+  if (term.kind == TermKind::kNumber) return {.least = term.number, .most = term.number};
+  if (term.kind == TermKind::kName) return figures(names_[term.name]);
   const FigureRange left = range_at(term.left, figures);
   const FigureRange right = range_at(term.right, figures);
   switch (term.kind) {
-    case '+':
+    case TermKind::kAdd:
       return expression_detail::range_of({left.least + right.least, left.most + right.most});
-    case '-':
+    case TermKind::kSubtract:
       return expression_detail::range_of({left.least - right.most, left.most - right.least});
-    case '*':
+    case TermKind::kMultiply:
       return expression_detail::product_of(left, right);
     default:
       return expression_detail::quotient_of(left, right);

@@ -47,8 +47,9 @@ class Expression {
 
  private:
   friend class ExpressionParser;
+  enum class TermKind : std::uint8_t { kNumber, kName, kAdd, kSubtract, kMultiply, kDivide };
   struct Term {
-    char kind = 'n';  // number, name, or the operator
+    TermKind kind = TermKind::kNumber;
     double number = 0;
     std::size_t name = 0;
     std::size_t left = 0;  // indices of terms
