@@ -121,14 +121,11 @@ TorchBlock* TorchCachingAllocator::allocate(Bytes bytes, TorchStream stream) {
 TorchBlock* TorchCachingAllocator::allocate_without_retry(Bytes bytes, TorchStream stream) {
   if (events_ > 0 && !capturing_) process_events();
   const Request request = request_for(bytes, stream);
-  TorchBlock* block = find_free(request);
-  if (block == nullptr) {
-    if (collects_garbage_) collect_garbage();
-    block = new_segment(request);
-    if (block == nullptr && release_available(request)) block = new_segment(request);
-    if (block == nullptr) return nullptr;
-  }
-  return hand_out(request, block);
+  if (TorchBlock* pooled = find_free(request)) return hand_out(request, pooled, true);
+  if (collects_garbage_) collect_garbage();
+  TorchBlock* block = new_segment(request);
+  if (block == nullptr && release_available(request)) block = new_segment(request);
+  return block == nullptr ? nullptr : hand_out(request, block, false);
 }
 
 // Asks only the device, since the pools have been searched before release_cached().
@@ -136,7 +133,7 @@ TorchBlock* TorchCachingAllocator::allocate_again(Bytes bytes, TorchStream strea
   ++statistics_.num_alloc_retries;
   const Request request = request_for(bytes, stream);
   TorchBlock* block = new_segment(request);
-  return block == nullptr ? nullptr : hand_out(request, block);
+  return block == nullptr ? nullptr : hand_out(request, block, false);
 }
 
 void TorchCachingAllocator::note_out_of_memory(Bytes bytes, TorchStream stream) {
@@ -160,8 +157,8 @@ void TorchCachingAllocator::note_out_of_memory(Bytes bytes, TorchStream stream) 
   if (options_.memory_fraction) out_of_memory_.allowed = allowed_;
 }
 
-// Finds the best fit on the stream. Only the first candidate is looked at, so an oversize block may
-// hide a fitting one behind it.
+// Finds the best fit on the stream; it stays in its pool. Only the first candidate is looked at, so
+// an oversize block may hide a fitting one behind it.
 TorchBlock* TorchCachingAllocator::find_free(const Request& request) {
   if (collects_garbage_) ++searches_[request.large ? 1 : 0];
   FreeSet& free = streams_[request.stream]->pools[request.large ? 1 : 0].free;
@@ -184,9 +181,7 @@ TorchBlock* TorchCachingAllocator::find_free(const Request& request) {
   if (size < limit && found->size >= limit) return nullptr;
   if (size >= limit && found->size >= size + torch_caching_allocator_detail::kLargeBuffer)
     return nullptr;
-  TorchBlock* block = &*found;
-  free.erase(found);
-  return block;
+  return &*found;
 }
 
 TorchBlock* TorchCachingAllocator::new_segment(const Request& request) {
@@ -216,26 +211,37 @@ bool TorchCachingAllocator::should_split(const TorchBlock& block, Bytes size) co
   return size < options_.max_split_size && rest > torch_caching_allocator_detail::kSmallSize;
 }
 
-// Hands out the front and makes the tail a free block. An unsplit tail counts as allocated.
-TorchBlock* TorchCachingAllocator::hand_out(const Request& request, TorchBlock* block) {
+// Hands out the front; the tail is a free block, the one that was in the pool if the block was
+// `pooled`. An unsplit tail counts as allocated.
+TorchBlock* TorchCachingAllocator::hand_out(const Request& request, TorchBlock* block,
+                                            bool pooled) {
   const bool was_split = block->is_split();
   const bool counts = !block->is_expandable();  // counts in inactive_split
   const bool large = request.large;
   if (should_split(*block, request.size)) {
-    TorchBlock* tail = new_block_between(block, block->next, *block);
-    tail->size = block->size - request.size;
-    tail->address = block->address + request.size;
+    TorchBlock* tail = block;
+    block = new_block_between(tail->previous, tail, *tail);
     block->size = request.size;
-    insert_free(*tail);
+    block->address = tail->address;
+    tail->size -= request.size;
+    tail->address += request.size;
+    if (pooled) {
+      move_free(*tail);
+    } else {
+      insert_free(*tail);
+    }
     if (counts && was_split) {
       statistics_.inactive_split_bytes.add(large, -request.size);
     } else if (counts) {
       statistics_.inactive_split_bytes.add(large, tail->size);
       statistics_.inactive_split.add(large, 1);
     }
-  } else if (counts && was_split) {
-    statistics_.inactive_split_bytes.add(large, -block->size);
-    statistics_.inactive_split.add(large, -1);
+  } else {
+    if (pooled) take_from_pool(*block);
+    if (counts && was_split) {
+      statistics_.inactive_split_bytes.add(large, -block->size);
+      statistics_.inactive_split.add(large, -1);
+    }
   }
   block->allocated = true;
   block->requested = request.bytes;
@@ -251,6 +257,26 @@ TorchBlock* TorchCachingAllocator::hand_out(const Request& request, TorchBlock* 
 void TorchCachingAllocator::insert_free(TorchBlock& block) {
   block.searches = searches_[block.large ? 1 : 0];
   pool_of(block).free.insert(block);
+}
+
+void TorchCachingAllocator::take_from_pool(TorchBlock& block) {
+  FreeSet& free = pool_of(block).free;
+  free.erase(free.iterator_to(block));
+}
+
+// Puts a free block that has grown or shrunk in its place. It mostly is there: what a large free
+// block loses or wins rarely makes it smaller or larger than its neighbours by size.
+void TorchCachingAllocator::move_free(TorchBlock& block) {
+  block.searches = searches_[block.large ? 1 : 0];
+  FreeSet& free = pool_of(block).free;
+  const auto at = free.iterator_to(block);
+  const auto next = std::next(at);
+  const TorchBySize before;
+  if ((at == free.begin() || before(*std::prev(at), block)) &&
+      (next == free.end() || before(block, *next)))
+    return;
+  free.erase(at);
+  free.insert(block);
 }
 
 void TorchCachingAllocator::free(TorchBlock& block) {
@@ -274,55 +300,76 @@ void TorchCachingAllocator::begin_free(TorchBlock& block) {
   if (block.size >= options_.max_split_size) statistics_.oversize_allocations.add(-1);
 }
 
-// Joins the free neighbours of the same segment: first the one before, then the one after.
+// Whether a neighbour of a block that becomes free becomes one block with it.
+bool TorchCachingAllocator::joins(const TorchBlock* neighbour) {
+  return neighbour != nullptr && neighbour->is_free();
+}
+
+// Joins the free neighbours of the same segment. One of them stays in the pool and takes the block
+// in, so that the pool rarely changes its order.
 void TorchCachingAllocator::complete_free(TorchBlock& block) {
   const bool large = block.large;
   const Bytes size = block.size;
+  const Bytes requested = block.requested;
+  TorchBlock* const before = joins(block.previous) ? block.previous : nullptr;
+  TorchBlock* const after = joins(block.next) ? block.next : nullptr;
   std::int64_t split_blocks = 0;
   Bytes split_bytes;
-  for (TorchBlock* neighbour : {block.previous, block.next}) {
-    const Bytes merged = merge(block, neighbour);
-    if (merged == Bytes(0)) continue;
+  for (const TorchBlock* neighbour : {before, after}) {
+    if (neighbour == nullptr) continue;
     --split_blocks;
-    split_bytes -= merged;
+    split_bytes -= neighbour->size;
   }
-  insert_free(block);
-  if (block.is_split()) {
+  TorchBlock* free = &block;
+  if (before != nullptr) {
+    if (after != nullptr) merge(block, after);
+    free = before;
+    absorb(*before, block);
+    move_free(*before);
+  } else if (after != nullptr) {
+    free = after;
+    absorb(*after, block);
+    move_free(*after);
+  } else {
+    insert_free(block);
+  }
+  if (free->is_split()) {
     ++split_blocks;
-    split_bytes += block.size;
+    split_bytes += free->size;
   }
-  if (!block.is_expandable()) {
+  if (!free->is_expandable()) {
     statistics_.inactive_split.add(large, split_blocks);
     statistics_.inactive_split_bytes.add(large, split_bytes);
   }
   statistics_.active.add(large, -1);
   statistics_.active_bytes.add(large, -size);
-  statistics_.requested_bytes.add(large, -block.requested);
+  statistics_.requested_bytes.add(large, -requested);
 }
 
-// Merges a neighbour, whose block disappears, and returns its size; 0 bytes when it cannot be
-// merged.
-Bytes TorchCachingAllocator::merge(TorchBlock& into, TorchBlock* neighbour) {
-  if (neighbour == nullptr || !neighbour->is_idle() || neighbour->mapped != into.mapped)
-    return Bytes(0);
-  Pool& pool = pool_of(*neighbour);
+// Merges a neighbour that is free, or unmapped like the block.
+void TorchCachingAllocator::merge(TorchBlock& into, TorchBlock* neighbour) {
+  if (neighbour == nullptr || !neighbour->is_idle() || neighbour->mapped != into.mapped) return;
   if (neighbour->mapped) {
-    pool.free.erase(pool.free.iterator_to(*neighbour));
+    take_from_pool(*neighbour);
   } else {
+    Pool& pool = pool_of(*neighbour);
     pool.unmapped.erase(pool.unmapped.iterator_to(*neighbour));
   }
-  if (into.previous == neighbour) {
-    into.address = neighbour->address;
-    into.previous = neighbour->previous;
+  absorb(into, *neighbour);
+}
+
+// Adds a neighbour that is in no pool; its block disappears.
+void TorchCachingAllocator::absorb(TorchBlock& into, TorchBlock& neighbour) {
+  if (into.previous == &neighbour) {
+    into.address = neighbour.address;
+    into.previous = neighbour.previous;
     if (into.previous != nullptr) into.previous->next = &into;
   } else {
-    into.next = neighbour->next;
+    into.next = neighbour.next;
     if (into.next != nullptr) into.next->previous = &into;
   }
-  const Bytes merged = neighbour->size;
-  into.size += merged;
-  arena_.give_back(neighbour);
-  return merged;
+  into.size += neighbour.size;
+  arena_.give_back(&neighbour);
 }
 
 // Returns a block of the same segment or range; the caller sets its size and address.

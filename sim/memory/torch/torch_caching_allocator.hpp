@@ -172,11 +172,15 @@ class TorchCachingAllocator {
   [[nodiscard]] TorchBlock* find_free(const Request& request);
   [[nodiscard]] TorchBlock* new_segment(const Request& request);
   [[nodiscard]] bool should_split(const TorchBlock& block, Bytes size) const;
-  TorchBlock* hand_out(const Request& request, TorchBlock* block);
+  TorchBlock* hand_out(const Request& request, TorchBlock* block, bool pooled);
   void begin_free(TorchBlock& block);
   void complete_free(TorchBlock& block);
   void insert_free(TorchBlock& block);
-  Bytes merge(TorchBlock& into, TorchBlock* neighbour);
+  void take_from_pool(TorchBlock& block);
+  void move_free(TorchBlock& block);
+  [[nodiscard]] static bool joins(const TorchBlock* neighbour);
+  void merge(TorchBlock& into, TorchBlock* neighbour);
+  void absorb(TorchBlock& into, TorchBlock& neighbour);
 
   // Events.
   void insert_events(TorchBlock& block);

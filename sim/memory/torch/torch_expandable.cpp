@@ -45,8 +45,7 @@ TorchBlock* TorchCachingAllocator::expand(const Request& request) {
     if (!map(*rest, std::min(request.size - block->size, rest->size))) return nullptr;
     block = rest;
   }
-  Pool& pool = pool_of(*block);
-  pool.free.erase(pool.free.iterator_to(*block));
+  take_from_pool(*block);
   return block;
 }
 
@@ -126,7 +125,7 @@ void TorchCachingAllocator::unmap(TorchBlock& block) {
   const auto [first, last] = torch_expandable_detail::whole_pages(block);
   if (first >= last) return;
   Pool& pool = pool_of(block);
-  pool.free.erase(pool.free.iterator_to(block));
+  take_from_pool(block);
   if (first > block.address) {
     TorchBlock* before = new_block_between(block.previous, &block, block);
     before->address = block.address;

@@ -7,7 +7,7 @@
 namespace tidemark {
 
 void TorchCachingAllocator::release_segment(TorchBlock& block) {
-  pool_of(block).free.erase(pool_of(block).free.iterator_to(block));
+  take_from_pool(block);
   device_.free(block.size);
   ++statistics_.num_device_free;
   note(SegmentAction::kFree, block.address, block.size, block.stream);
