@@ -14,7 +14,7 @@ inline constexpr std::string_view kRangeNote = "range ";  // begins the note of 
 
 struct AssumedFigure {
   std::string path;   // "efficiency.bandwidth.softmax"
-  std::string value;  // as written, with its unit
+  std::string value;  // value as written, with its unit
   std::string low;    // ends of its range
   std::string high;
   std::string source;

@@ -97,7 +97,7 @@ struct LaunchProfile {
 //   context: {torch_1_9: {value: 1823MiB, source: ...}, torch_2_1: {value: 481MiB, source: ...}}
 template <class T>
 struct ByFramework {
-  std::array<std::optional<T>, kFrameworkEras> values;  // by FrameworkEra
+  std::array<std::optional<T>, kFrameworkEras> values;  // figure of each FrameworkEra
 
   // Returns the era whose figure holds for `era`: its own, else that of the next newer one that has
   // any, else of the newest. At least one has.
@@ -132,7 +132,7 @@ struct HostProfile {
 
 // Disks of one host, shared by its GPUs. Capacity 0: the host has none.
 struct NvmeProfile {
-  Bytes capacity;  // per GPU
+  Bytes capacity;  // capacity per GPU
   BytesPerSecond read;
   BytesPerSecond write;
   Duration latency;  // latency of one request
@@ -147,7 +147,7 @@ struct NvmeProfile {
 struct LinkProfile {
   BytesPerSecond alone;   // page-locked memory, the other direction idle
   BytesPerSecond duplex;  // page-locked memory, the other direction busy
-  Duration latency;       // per copy
+  Duration latency;       // latency of one copy
 };
 
 // Collectives among the GPUs of one host:
@@ -182,7 +182,7 @@ struct LinksProfile {
 struct FrameworkProfile {
   Bytes context;                // CUDA context of one process
   ByFramework<Bytes> contexts;  // the same by framework
-  Bytes cublas_workspace;       // per handle and stream, from the caching allocator
+  Bytes cublas_workspace;       // bytes per handle and stream, from the caching allocator
   Bytes communication_buffers;  // NCCL's buffers in one process, outside the caching allocator; 0:
                                 // not known
   double cudnn_filter_copies = 0;  // workspace of a convolution, in sizes of its filters
@@ -190,8 +190,8 @@ struct FrameworkProfile {
 
 // Electric power of one device. 0: not known.
 struct PowerProfile {
-  double watts = 0;  // while kernels run: what the board may draw, so an upper bound
-  double idle = 0;   // while none runs
+  double watts = 0;  // power while kernels run: what the board may draw, so an upper bound
+  double idle = 0;   // power while no kernel runs
 };
 
 struct DeviceProfile {
@@ -200,7 +200,7 @@ struct DeviceProfile {
   int multiprocessors = 0;
   MemoryProfile hbm;
   CacheProfile l2;
-  std::array<MatrixRate, kDTypes> matrix;  // by DType
+  std::array<MatrixRate, kDTypes> matrix;  // rate of each DType
   VectorProfile vector;
   TileModel tensor_core_tile;
   TileModel cuda_core_tile;
@@ -221,8 +221,8 @@ struct DeviceProfile {
   // Shares of hbm.bandwidth of kernels that differ from the rest of their class.
   double normalization_channels_last = 0;
   double softmax_long_rows = 0;  // rows of more than 1024, which no warp keeps in its registers
-  std::vector<AttentionCurve> attention_forward;     // by ascending head width, at least one
-  std::vector<AttentionCurve> attention_backward;    // by ascending head width, at least one
+  std::vector<AttentionCurve> attention_forward;     // at least one, by ascending head width
+  std::vector<AttentionCurve> attention_backward;    // at least one, by ascending head width
   std::array<double, kOperatorClasses> bandwidth{};  // share of hbm.bandwidth, by OperatorClass
   LaunchProfile launch;
   HostProfile host;
@@ -230,7 +230,7 @@ struct DeviceProfile {
   LinksProfile links;
   FrameworkProfile framework;
   PowerProfile power;
-  double price = 0;             // of one device for an hour, in any currency; 0: not known
+  double price = 0;             // price of one device for an hour, in any currency; 0: not known
   std::vector<Figure> figures;  // every number above, in the order of the fields
 };
 
@@ -263,7 +263,7 @@ class ProfileCache {
 
  private:
   std::mutex mutex_;
-  std::map<std::string, Value> profiles_;  // by the path of the file
+  std::map<std::string, Value> profiles_;  // documents by the path of their file
   std::map<std::string, DeviceProfile> decoded_;
 };
 

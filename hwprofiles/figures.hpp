@@ -19,7 +19,7 @@ namespace tidemark {
 // One number of a profile, as `tidemark describe` prints it.
 struct Figure {
   std::string path;    // "hbm.bandwidth"
-  std::string value;   // as written, with its unit
+  std::string value;   // value as written, with its unit
   std::string source;  // never empty
   std::string note;    // caveats; may be empty
 };
@@ -51,7 +51,7 @@ class FigureReader {
   void record(std::string_view key, const Value& value, std::string source, std::string note) const;
 
   Decoder decoder_;
-  std::string path_;    // from the root of the profile
+  std::string path_;    // path from the root of the profile
   std::string source_;  // source of the nearest group; may be empty
   std::vector<Figure>* figures_;
 };

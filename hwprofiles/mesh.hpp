@@ -39,7 +39,7 @@ struct MeshGroup {
 
 class Mesh {
  public:
-  using Sizes = std::array<int, kSizedDimensions>;  // by MeshDimension
+  using Sizes = std::array<int, kSizedDimensions>;  // size of each MeshDimension
 
   Mesh() : Mesh({1, 1, 1, 1, 1, 1}, 1, LinkKind::kNvlink) {}
   // `node`: GPUs of one host, connected by `inside`. Throws InternalError unless all sizes are

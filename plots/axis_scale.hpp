@@ -11,8 +11,8 @@ namespace tidemark {
 enum class AxisUnit { kNumber, kBytes, kSeconds, kPercent };
 
 struct AxisTicks {
-  std::vector<double> at;           // in the unit of the axis' values, ascending, inside the range
-  std::vector<std::string> labels;  // without the unit
+  std::vector<double> at;           // positions inside the range in the values' unit, ascending
+  std::vector<std::string> labels;  // labels without the unit
   std::string unit;                 // "GiB", "ms", "%"; empty for kNumber
 };
 

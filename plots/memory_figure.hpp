@@ -29,8 +29,8 @@ struct MemoryFigureOptions {
 struct MemoryFigure {
   MemoryFigureOptions options;
   std::vector<MemorySample> samples;
-  std::vector<Phase> phases;                                      // by column
-  [[nodiscard]] Duration column_begin(std::size_t column) const;  // since `begin`
+  std::vector<Phase> phases;                                      // phase of each column
+  [[nodiscard]] Duration column_begin(std::size_t column) const;  // time since `begin`
 };
 
 [[nodiscard]] MemoryFigure memory_figure(const StepProgram& program, const Scratch& scratch,

@@ -13,7 +13,7 @@
 namespace tidemark {
 
 struct RoleStyle {
-  std::string_view label;   // as label_of() returns it
+  std::string_view label;   // label that label_of() returns
   int colour = 0;           // index in the 256-colour palette; the colour-blind can tell them apart
   std::string_view letter;  // used for output without colour
 };

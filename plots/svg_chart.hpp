@@ -29,7 +29,7 @@ struct SvgPoint {
 };
 
 struct SvgAxis {
-  std::string title;  // without the unit, which is added
+  std::string title;  // title without the unit, which is added
   AxisUnit unit = AxisUnit::kNumber;
   double begin = 0;
   double end = 1;
@@ -48,9 +48,9 @@ struct SvgArea {
 // A part of the plot in the ink of an area.
 struct SvgRectangle {
   std::size_t area = 0;  // index in SvgChart::areas
-  double begin = 0;      // in x
+  double begin = 0;      // range on the x axis
   double end = 0;
-  double low = 0;  // in y
+  double low = 0;  // range on the y axis
   double high = 0;
 };
 
@@ -60,7 +60,7 @@ struct SvgLine {
   bool steps = false;            // the value holds until the next point
   std::uint32_t rgb = 0;
   Dash dash = Dash::kSolid;
-  MarkShape mark = MarkShape::kNone;  // at each point
+  MarkShape mark = MarkShape::kNone;  // mark at each point
   double width = 1.6;                 // pixels
 };
 

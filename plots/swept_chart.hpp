@@ -12,7 +12,7 @@
 namespace tidemark {
 
 struct SweptValue {
-  std::string line;         // what the points of a line have in common
+  std::string line;         // text that the points of a line have in common
   double x = 0;             // value of the key
   std::optional<double> y;  // none: the point has no such figure
   bool fits = true;
@@ -24,7 +24,7 @@ struct SweptAxes {
   std::string y;
   AxisUnit x_unit = AxisUnit::kNumber;
   AxisUnit y_unit = AxisUnit::kNumber;
-  Bytes capacity;  // of the device, as a line across; 0: none
+  Bytes capacity;  // device memory, drawn as a line across; 0: none
 };
 
 // Returns a line for each group of points, in the order of first appearance; points that do not fit

@@ -27,10 +27,10 @@ struct TraceSlice {
   Phase phase = Phase::kForward;
   bool recompute = false;
   int step = 0;
-  OperatorId op;            // for a copy: the operator that it serves
-  AllocationId allocation;  // for a copy: the allocation on the device
+  OperatorId op;            // operator that runs, or that a copy serves
+  AllocationId allocation;  // allocation on the device that a copy moves
   Duration begin{};
-  Duration end{};  // after `begin`, or equal where the device charges nothing
+  Duration end{};  // not before `begin`; equal where the device charges nothing
   // Compute time right before `begin` that went into operators recomputed for evicted allocations.
   Duration restored{};
   Duration host_begin{};  // begin of its dispatch
@@ -75,7 +75,7 @@ struct TraceLifetime {
 };
 
 struct TraceModel {
-  std::vector<TraceSlice> slices;  // in issue order: begins ascend on each stream
+  std::vector<TraceSlice> slices;  // slices in issue order: begins ascend on each stream
   std::vector<TraceFlow> flows;
   std::vector<TraceSpan> spans;  // each step before its phases
   // Times ascend; of one instant the highest and the last state.

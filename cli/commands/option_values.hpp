@@ -49,7 +49,7 @@ template <class T, class Accepts>
 
 // --plot: pictures of a figure over a swept key.
 struct PlotOption {
-  std::vector<std::string> texts;  // as they are given, see parse_plot()
+  std::vector<std::string> texts;  // values as they are given, see parse_plot()
 
   void attach(CLI::App& command);
   // Returns them as words of the command line.

@@ -20,7 +20,7 @@ class Interruption {
 
  private:
   using Handler = void (*)(int);
-  Handler interrupt_ = nullptr;  // what was there before
+  Handler interrupt_ = nullptr;  // handler of SIGINT that was there before
   Handler terminate_ = nullptr;
 };
 

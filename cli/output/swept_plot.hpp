@@ -16,7 +16,7 @@ namespace tidemark {
 struct PlotRequest {
   std::string x;   // a swept key with numbers
   std::string by;  // a swept key whose values have a line each; empty: all others together
-  Expression y;    // of figures of the result document
+  Expression y;    // an expression of figures of the result document
 };
 
 // Reads --plot, and holds it against the documents whose points are drawn. Throws UserError: keys

@@ -8,7 +8,7 @@
 namespace tidemark {
 
 struct DeviceTemplate {
-  std::string name;        // of the new profile: "my-gpu"
+  std::string name;        // name of the new profile: "my-gpu"
   bool same_chip = false;  // whether the new GPU has the chip of the one that it starts from
 };
 

@@ -32,7 +32,7 @@ struct Gap {
 };
 
 struct Liveness {
-  IdVector<GapId, Gap> gaps;  // by storage, then by instance, then by position
+  IdVector<GapId, Gap> gaps;  // sorted by storage, then by instance, then by position
   // The gap that follows touch i of position p is gap_after[first_touch[p] + i].
   IdVector<Position, std::uint32_t> first_touch;
   std::vector<GapId> gap_after;  // invalid where the occurrence writes a scratch allocation

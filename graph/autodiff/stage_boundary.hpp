@@ -24,9 +24,9 @@ struct StageBoundary {
   };
   Neighbour before;
   Neighbour after;
-  std::vector<TensorId> received;  // from the chunk before
-  std::vector<TensorId> sent;      // to the chunk after
-  std::vector<char> returns;       // by `sent`: the chunk after sends its gradient back
+  std::vector<TensorId> received;  // activations from the chunk before
+  std::vector<TensorId> sent;      // activations for the chunk after
+  std::vector<char> returns;       // whether the gradient of each sent tensor comes back
   // The output's memory is given back once it has been sent (deallocate_pipeline_outputs of
   // Megatron); otherwise the schedule keeps it until its backward is over.
   bool frees_outputs = true;
@@ -34,10 +34,10 @@ struct StageBoundary {
 
 // The storages of a chunk's transfers, for chunks that are neighbours on one rank.
 struct StageTransfers {
-  std::vector<StorageId> received;            // by StageBoundary::received
-  std::vector<StorageId> sent;                // by StageBoundary::sent
-  std::vector<StorageId> received_gradients;  // by `sent`; invalid where none comes back
-  std::vector<StorageId> sent_gradients;      // by `received`; invalid where backward makes none
+  std::vector<StorageId> received;            // one for each StageBoundary::received
+  std::vector<StorageId> sent;                // one for each StageBoundary::sent
+  std::vector<StorageId> received_gradients;  // gradients of `sent`; invalid where none comes back
+  std::vector<StorageId> sent_gradients;      // gradients of `received`; invalid where not made
 };
 
 }  // namespace tidemark

@@ -20,7 +20,7 @@ namespace tidemark {
 // Extents of a convolution; places are the positions of one channel of one sample.
 struct ConvolutionShape {
   std::int64_t batch = 1;
-  std::int64_t channels = 1;  // of the input
+  std::int64_t channels = 1;  // channels of the input
   std::int64_t filters = 1;   // channels of the output
   std::int64_t input_places = 1;
   std::int64_t output_places = 1;

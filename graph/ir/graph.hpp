@@ -62,9 +62,9 @@ struct Graph {
   // operators.
   std::vector<TensorId> other_outputs;
   TensorId loss;               // a scalar; invalid without a loss
-  std::int64_t samples = 0;    // per micro-batch
+  std::int64_t samples = 0;    // samples per micro-batch
   bool fixes_samples = false;  // a file states their number: training.micro_batch can be no other
-  std::int64_t tokens = 0;     // per micro-batch; 0 for images
+  std::int64_t tokens = 0;     // tokens per micro-batch; 0 for images
   int blocks = 0;              // repeated blocks, numbered 0 .. blocks-1
 
   LayerId add_layer(std::string layer_name, int block = kNoBlock);

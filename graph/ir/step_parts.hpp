@@ -93,7 +93,7 @@ struct StepPart {
   // Number of the piece of the model that the part computes: a rank of an interleaved pipeline has
   // several, each with a forward and a backward.
   std::uint16_t chunk = 0;
-  std::vector<OperatorId> operators;  // in issue order
+  std::vector<OperatorId> operators;  // operators in issue order
 };
 
 // The parts of one training graph. Those of chunk 0 exist from the start, one of each kind in the

@@ -32,7 +32,7 @@ enum class Role : std::uint8_t {
   kTeacher,             // weights and buffers of a model that is distilled from
   kLoader,              // batches that wait on the device
   kKeyValueCache,       // keys and values of earlier tokens, in generation
-  kWorkspace,           // inside one operator only
+  kWorkspace,           // memory inside one operator only
 };
 inline constexpr int kRoles = static_cast<int>(Role::kWorkspace) + 1;
 

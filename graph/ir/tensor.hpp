@@ -48,7 +48,7 @@ class Extents {
 };
 
 using Shape = Extents;
-using Strides = Extents;  // in elements; 0 where an axis is expanded
+using Strides = Extents;  // strides in elements; 0 where an axis is expanded
 
 // Returns the number of elements; throws UserError when it does not fit into 62 bits.
 [[nodiscard]] Elements element_count(const Shape& shape);

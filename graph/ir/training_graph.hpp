@@ -77,10 +77,10 @@ struct TrainingGraph {
   std::string name;
   IdVector<StorageId, Storage> storages;
   IdVector<OperatorId, Operator> operators;
-  std::vector<Touch> touches;  // by operator, see Operator::first_touch
+  std::vector<Touch> touches;  // touches of each operator in turn, see Operator::first_touch
   IdVector<LayerId, Layer> layers;
   std::vector<Hold> holds;
-  IdVector<ParameterId, Parameter> parameters;  // in the order of model.parameters()
+  IdVector<ParameterId, Parameter> parameters;  // parameters in the order of model.parameters()
   // Parameters with a gradient, in the order in which it is complete.
   std::vector<ParameterId> trained;
   // The optimizer updates these, in this order: the trained parameters in that of
@@ -93,9 +93,9 @@ struct TrainingGraph {
   // Variables of the framework's code and of the training loop live until their frame returns.
   bool has_frames = false;
   Bytes checkpoint_random_state;        // device bytes per checkpointed segment
-  bool checkpoint_stops_early = false;  // as in FrameworkRules
-  std::int64_t samples = 0;             // per micro-batch
-  bool fixes_samples = false;           // as in Graph
+  bool checkpoint_stops_early = false;  // see FrameworkRules
+  std::int64_t samples = 0;             // samples per micro-batch
+  bool fixes_samples = false;           // see Graph
   std::int64_t tokens = 0;
   std::size_t tensors = 0;  // number of tensors of the forward graph
 

@@ -102,7 +102,7 @@ class ModelBuilder {
   TensorId global_avg_pool2d(TensorId x);  // AdaptiveAvgPool2d(1)
   // `kind`: relu, gelu, gelu_tanh, gelu_new (Hugging Face's composed NewGELUActivation), silu, ...
   TensorId activation(std::string_view kind, TensorId x, bool in_place = false);
-  TensorId softmax(TensorId x);  // over the last axis
+  TensorId softmax(TensorId x);  // softmax over the last axis
   TensorId dropout(TensorId x, double p, bool in_place = false);
   TensorId add_tensors(TensorId a, TensorId b, bool in_place = false);
   TensorId multiply(TensorId a, TensorId b);

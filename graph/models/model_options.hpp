@@ -19,16 +19,16 @@ enum class LossKind : std::uint8_t {
   kNone,
   kSmoothedCrossEntropy,  // label_smoothing
   kSoftCrossEntropy,      // targets are probabilities
-  kNll,                   // of log-probabilities
+  kNll,                   // takes log-probabilities
   kL1,
   kSmoothL1,
   kHuber,
-  kBce,  // of probabilities
+  kBce,  // takes probabilities
   kBceWithLogits,
-  kKlDiv,            // of log-probabilities
-  kCosineEmbedding,  // of two outputs
-  kTriplet,          // of three outputs: anchors, positives, negatives
-  kCtc,              // of log-probabilities [steps, samples, classes]
+  kKlDiv,            // takes log-probabilities
+  kCosineEmbedding,  // compares two outputs
+  kTriplet,          // compares three outputs: anchors, positives, negatives
+  kCtc,              // takes log-probabilities [steps, samples, classes]
 };
 // The words of training.loss, in the order of LossKind.
 inline constexpr std::array<std::string_view, 15> kLossNames = {"cross_entropy",

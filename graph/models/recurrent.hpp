@@ -12,7 +12,7 @@ namespace tidemark {
 struct RecurrentLayers {
   std::int64_t hidden = 200;
   std::int64_t layers = 1;
-  double dropout = 0;  // between layers
+  double dropout = 0;  // probability of dropout between layers
   bool bias = true;
   bool batch_first = false;
   bool bidirectional = false;

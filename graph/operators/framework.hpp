@@ -31,7 +31,7 @@ struct FrameworkRules {
   bool has_fused_attention = true;      // F.scaled_dot_product_attention, 2.0
   bool has_compiler = true;             // torch.compile, 2.0
   bool has_cuda_graphs = true;          // torch.cuda.graph, 1.10
-  bool has_expandable_segments = true;  // of the caching allocator, 2.1
+  bool has_expandable_segments = true;  // expandable_segments of the caching allocator, 2.1
 
   // --- Kernels that run differently, their temporaries and what they keep ---
   // Convolutions copy operands into oneDNN's blocked layout; cuDNN transforms the filters.

@@ -13,10 +13,10 @@
 namespace tidemark {
 
 struct FitVariable {
-  double start = 1;  // above 0, within the bounds; the prior's centre, too
-  double lower = 0;  // above 0
+  double start = 1;  // initial value, above 0 and within the bounds; the prior's centre, too
+  double lower = 0;  // lower bound, above 0
   double upper = 1;
-  double spread = 1;  // of the prior, in the logarithm: 0.3 is about 30 %
+  double spread = 1;  // deviation of the prior, in the logarithm: 0.3 is about 30 %
 };
 
 struct FittedVariable {

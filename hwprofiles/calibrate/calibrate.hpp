@@ -17,7 +17,7 @@ namespace tidemark {
 
 struct FittedFigure {
   std::string path;
-  std::string before;  // as written in a profile, with the unit
+  std::string before;  // value as written in a profile, with the unit
   std::string after;
   std::string low;  // 95 % interval
   std::string high;
@@ -28,8 +28,8 @@ struct CalibratedClass {
   FitClass fit_class = FitClass::kOther;
   std::size_t rows = 0;  // fitted to
   std::vector<FittedFigure> figures;
-  ErrorSummary fit;     // after the fit, of the rows it was fitted to
-  ErrorSummary before;  // of the rows held out, with the profile as it was
+  ErrorSummary fit;     // errors after the fit, of the rows it was fitted to
+  ErrorSummary before;  // errors of the rows held out, with the profile as it was
   ErrorSummary after;
 };
 
@@ -44,7 +44,7 @@ struct Calibration {
   std::vector<CalibratedGroup> groups;
   std::vector<RefusedLine> refused;
   std::map<std::string, std::size_t> other;  // rows that are not used, by reason
-  std::vector<std::string> files;            // that rows came from
+  std::vector<std::string> files;            // files that rows came from
   std::size_t rows = 0;                      // rows of the chip that were used
 };
 

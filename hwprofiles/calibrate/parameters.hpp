@@ -19,7 +19,7 @@ struct ProfileParameter {
   std::function<Duration&(DeviceProfile&)> time;
   double lower = 0;  // bounds, above 0
   double upper = 1;
-  double spread = 0.3;  // of the prior around the profile's own figure, in the logarithm
+  double spread = 0.3;  // deviation of the prior around the profile's figure, in the logarithm
 
   [[nodiscard]] double value(DeviceProfile& profile) const;
   void set(DeviceProfile& profile, double value) const;

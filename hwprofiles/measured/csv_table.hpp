@@ -10,12 +10,12 @@
 namespace tidemark {
 
 struct CsvRow {
-  int line = 0;  // from 1
+  int line = 0;  // line of the file, from 1
   std::vector<std::string> cells;
 };
 
 struct CsvTable {
-  std::string file;                 // as errors name it
+  std::string file;                 // name of the file in errors
   std::vector<std::string> header;  // empty: the first line holds numbers, so there is none
   std::vector<CsvRow> rows;
 

@@ -24,13 +24,13 @@
 namespace tidemark {
 
 struct MeasuredOperator {
-  std::string device;      // as the table writes it
+  std::string device;      // device's name in the table
   std::string kind;        // "matmul", "convolution backward data", "softmax", ...
   std::string text;        // the row in words: "matmul 4096x16x2048 fp16"
   std::vector<Work> work;  // kernels, one after the other
   // The number of times that each of them runs; empty: once. Only a whole step has any.
   std::vector<double> repeats;
-  std::string model;  // of a whole step: what is held out, instead of the row
+  std::string model;  // model of a whole step: it is held out instead of the row
   double seconds = 0;
   int line = 0;
   bool host_floor = false;  // timed from the host: small operators show how long that takes

@@ -15,7 +15,7 @@ using RowFunction = void (*)(const CsvTable& csv, const CsvRow& row, MeasuredTab
 
 struct OperatorTableKind {
   std::string_view name;
-  std::span<const std::string_view> columns;  // which a table of the kind has
+  std::span<const std::string_view> columns;  // columns that a table of the kind has
   RowFunction read;
 };
 

@@ -34,7 +34,7 @@ struct DrawnInk {
 struct DrawnPath {
   std::vector<PathStep> steps;
   DrawnInk ink;
-  bool clipped = false;  // to Drawing::clip
+  bool clipped = false;  // whether Drawing::clip cuts it
 };
 
 struct DrawnCircle {
@@ -47,7 +47,7 @@ struct DrawnCircle {
 enum class TextAnchor : std::uint8_t { kStart, kMiddle, kEnd };
 struct DrawnText {
   double x = 0;
-  double y = 0;  // of the baseline
+  double y = 0;  // height of the baseline
   std::string words;
   double font = 12;  // size in pixels
   TextAnchor anchor = TextAnchor::kStart;

@@ -13,7 +13,7 @@ namespace tidemark {
 // the same shape and type. Throws UserError, naming `policy`, where there is none.
 struct AppendedModel {
   IdVector<TensorId, TensorId>
-      tensor;  // by tensor of `model`; invalid for roots that it never uses
+      tensor;  // copy of each tensor of `model`; invalid for roots that it never uses
 };
 [[nodiscard]] AppendedModel append_model(Graph& into, const Graph& model, std::string_view prefix,
                                          std::string_view policy);

@@ -21,7 +21,7 @@ struct LoraOptions {
   bool rank_stabilised = false;  // scaled by alpha / sqrt(rank): a number of another value
   double dropout = 0;
   bool dora = false;
-  DType dtype = DType::kFloat32;  // of the adapters
+  DType dtype = DType::kFloat32;  // type of the adapters
   std::optional<DType> base;      // the type that the frozen weights are said to have
   std::optional<QuantiseOptions> quantised;
   std::vector<std::string> modules_to_save;

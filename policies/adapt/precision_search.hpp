@@ -12,7 +12,7 @@ namespace tidemark {
 // Option 0 of each block is the widest type and costs nothing; later ones are narrower and cost
 // more. Blocks with equal costs are alike.
 struct PrecisionProblem {
-  std::vector<std::vector<double>> cost;  // by block and option
+  std::vector<std::vector<double>> cost;  // cost of each option of each block
   Bytes budget;
   // Up to so many choices are evaluated one by one, cheapest first: then the choice is the best.
   std::size_t exhaustive = 256;
@@ -21,7 +21,7 @@ struct PrecisionProblem {
 };
 
 struct PrecisionChoice {
-  std::vector<int> option;  // by block
+  std::vector<int> option;  // chosen option of each block
   double cost = 0;
   Bytes peak;
   bool meets = false;  // false: the choice of the least peak that was seen

@@ -13,7 +13,7 @@ namespace tidemark {
 struct QuantiseOptions {
   const QuantisedFormat* format = nullptr;
   std::int64_t block = 64;  // weights that share a scale
-  NamePatterns patterns;    // of the weights that are quantised
+  NamePatterns patterns;    // names of the weights that are quantised
   // The product that makes the model's output stays as it is, unless it is the only one.
   bool keeps_head = true;
   // Casts all other weights of 16 bits to fp32 (peft's prepare_model_for_kbit_training).

@@ -25,7 +25,7 @@ struct LoaderSpec {
   std::optional<Bytes> sample;  // bytes read per sample; absent: what the model's inputs take
   BytesPerSecond read;          // rate of the host's storage; 0: no limit
   Duration decode{};            // CPU time of one worker per sample
-  Bytes worker_memory;          // what each worker's process takes beside its batches
+  Bytes worker_memory;          // bytes of each worker's process beside its batches
 };
 
 // Reads the mapping `loader` of `training`. Throws UserError.

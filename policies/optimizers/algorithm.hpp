@@ -75,7 +75,7 @@ struct OptimizerKernel {
   std::string_view name;
   OptimizerTensors reads;
   OptimizerTensors writes;
-  double flops = 1;  // per element
+  double flops = 1;  // operations per element
 };
 
 // Kernels in order. The gradient that later kernels read changes on the way: kGradient stands for
@@ -106,7 +106,7 @@ struct LoopTemporaries {
   int inside = 0;         // tensors that live inside the iteration
   bool outlives = false;  // one more, a variable that lives until the next iteration replaces it
   Bytes scalars;          // constants inside one kernel
-  Bytes after;            // besides `inside`, after the variable of the last iteration is freed
+  Bytes after;            // bytes besides `inside` once the last iteration's variable is freed
 };
 
 // The place of a parameter in the model, which some optimizers choose an algorithm by.
@@ -134,7 +134,7 @@ struct MatrixKernel {
   OptimizerTensors reads;
   OptimizerTensors mutates;
   Work work;
-  Bytes workspace;  // inside one kernel
+  Bytes workspace;  // bytes inside one kernel
   Bytes temporary;  // made and freed by these kernels
   // A tensor that later kernels read: a variable, which lives until the loop's next iteration has
   // replaced it.

@@ -17,7 +17,7 @@ struct OptimizerSpec {
   // one.
   std::optional<OptimizerImplementation> implementation;
   double weight_decay = 0.01;
-  double momentum = 0;    // for sgd's variants, rmsprop and muon
+  double momentum = 0;    // momentum of sgd's variants, rmsprop and muon
   bool amsgrad = false;   // adam, adamw: divides by the largest second moment so far
   bool centered = false;  // rmsprop: divides by the deviation rather than by the root mean square
   // adamw on 16-bit weights without masters: keeps what rounding loses, or rounds at random.

@@ -55,7 +55,7 @@ struct MeshRequest {
 // Describes a policy. Adding one takes a file that defines its entry, its line in the folder's
 // entries.hpp and one in registry.cpp.
 struct PolicyEntry {
-  std::string_view name;     // as in `policies: - NAME: {...}`
+  std::string_view name;     // NAME in `policies: - NAME: {...}`
   std::string_view kind;     // "residency", "sequence", "eviction", "training rewrite", ...
   std::string_view summary;  // one sentence
   std::string_view source;   // paper or program that defines it

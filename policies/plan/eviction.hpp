@@ -29,7 +29,7 @@ struct EvictableAllocation {
   Bytes bytes;
   Bytes address{-1};          // place within the allocator; -1 where it has none
   Bytes free_neighbours;      // free memory that adjoins it on both sides
-  Duration last_access{};     // by the clock of MemoryView::now
+  Duration last_access{};     // time on the clock of MemoryView::now
   Duration recompute_cost{};  // cost of the operator that makes it
   std::int32_t restores = 0;  // number of recomputations so far
 };
@@ -65,8 +65,8 @@ struct RecipeInput {
 // The facts about a program that a policy may know before it runs.
 struct EvictionProgram {
   std::size_t allocations = 0;
-  std::span<const Duration> cost;        // by allocation: the operator that makes it
-  std::span<const RecipeInput> recipes;  // between allocations that can be recomputed, by launch
+  std::span<const Duration> cost;        // cost of the operator that makes each allocation
+  std::span<const RecipeInput> recipes;  // edges between recomputable allocations, by launch
 };
 
 class EvictionPolicy : public Policy {

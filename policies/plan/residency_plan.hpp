@@ -155,9 +155,9 @@ struct PolicyOutcome {
   std::int64_t decided = 0;
   std::int64_t contested = 0;             // gaps that another policy had decided before
   std::int64_t refused = 0;               // decisions that would change results or need no memory
-  std::int64_t recomputed_operators = 0;  // in one step
-  Bytes offloaded;                        // in one step
-  std::optional<PlanFigures> plan;        // for policies that solve for a budget
+  std::int64_t recomputed_operators = 0;  // operators recomputed in one step
+  Bytes offloaded;                        // bytes offloaded in one step
+  std::optional<PlanFigures> plan;        // figures of a policy that solves for a budget
 };
 
 class ResidencyPlan {

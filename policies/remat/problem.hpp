@@ -25,21 +25,21 @@ namespace tidemark {
 using NodeIndex = std::uint32_t;  // position in the cost graph's list, a topological order
 
 struct RematProblem {
-  std::vector<std::int64_t> cost;   // by node, abstract units of time
+  std::vector<std::int64_t> cost;   // cost of each node in abstract units of time
   std::vector<std::int64_t> bytes;  // bytes of the output
   // Bytes during compute only. For a part of its input, its own bytes are subtracted here, never
   // more.
   std::vector<std::int64_t> workspace;
   std::vector<std::vector<NodeIndex>> deps;
   std::vector<std::vector<NodeIndex>> readers;  // the nodes that name it as a dependency, ascending
-  std::vector<bool> backward;                   // by node
-  std::vector<bool> once;                       // by node: it may not be recomputed
-  std::vector<int> block;                       // by node: repeated block, or kNoBlock
-  std::vector<bool> off_main_path;              // by node: see CostNode::off_main_path
-  std::vector<std::string> layer;               // by node; no entries for a part of a problem
-  std::vector<std::string> operator_kind;  // by node: "softmax", or "" for no operator; likewise
-  std::int64_t fixed = 0;                  // bytes resident all the time
-  std::int64_t base_cost = 0;              // cost of computing every node once
+  std::vector<bool> backward;                   // whether each node belongs to backward
+  std::vector<bool> once;                       // whether each node may not be recomputed
+  std::vector<int> block;                       // repeated block of each node, or kNoBlock
+  std::vector<bool> off_main_path;              // one per node, see CostNode::off_main_path
+  std::vector<std::string> layer;               // layer of each node; empty for a part of a problem
+  std::vector<std::string> operator_kind;       // "softmax", or "" for no operator; likewise empty
+  std::int64_t fixed = 0;                       // bytes resident all the time
+  std::int64_t base_cost = 0;                   // cost of computing every node once
 
   [[nodiscard]] NodeIndex size() const { return static_cast<NodeIndex>(cost.size()); }
   // Fixed bytes, inputs, output and workspace of one node: the minimum over all schedules.

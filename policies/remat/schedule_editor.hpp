@@ -112,10 +112,10 @@ class ScheduleEditor {
   std::int64_t budget_;
   int shift_ = 0;  // keeps sums of overflows within 63 bits
   std::vector<Item> occs_;
-  std::vector<Position> position_;        // by occurrence
-  std::vector<Occ> order_;                // by position
-  std::vector<std::int64_t> memory_;      // by position: bytes during the computation
-  std::vector<std::vector<Occ>> copies_;  // by node, in order
+  std::vector<Position> position_;        // position of each occurrence
+  std::vector<Occ> order_;                // occurrence at each position
+  std::vector<std::int64_t> memory_;      // bytes during the computation at each position
+  std::vector<std::vector<Occ>> copies_;  // occurrences of each node, in order
   std::int64_t cost_ = 0;
   std::int64_t overflow_ = 0;
   std::vector<Change> trail_;

@@ -24,7 +24,7 @@ inline constexpr Bytes kImpossible{std::numeric_limits<std::int64_t>::max()};
 
 // The score of a plan: first whether it fits, then its time, or its memory where nothing fits.
 struct HybridScore {
-  Bytes over;  // above the budget
+  Bytes over;  // bytes above the budget
   Duration step{};
   friend bool operator==(const HybridScore&, const HybridScore&) = default;
   friend std::strong_ordering operator<=>(const HybridScore& a, const HybridScore& b) {
@@ -80,7 +80,7 @@ class HybridChooser {
   // Recomputation as the greedy choice goes on.
   struct GreedyRecompute {
     bool allowed = false;
-    std::vector<Duration> cost;  // by site; -1: not known
+    std::vector<Duration> cost;  // cost of each site; -1: not known
     Repeated repeated;
   };
   struct Choice {
@@ -116,10 +116,10 @@ class HybridChooser {
   Bytes room_;  // see Choices
   Bytes min_bytes_;
   std::vector<Duration> starts_;
-  Duration compute_{};  // on the device, last step, without recomputed operators
+  Duration compute_{};  // device compute of the last step without recomputed operators
   std::vector<Site> sites_;
   std::vector<HybridChoice> choices_;
-  std::map<std::vector<std::uint32_t>, HybridScore> tried_;  // by additions()
+  std::map<std::vector<std::uint32_t>, HybridScore> tried_;  // scores of plans by their additions()
 };
 
 }  // namespace tidemark

@@ -9,7 +9,7 @@
 namespace tidemark {
 
 struct RecomputeRecipe {
-  std::vector<Position> positions;  // in order
+  std::vector<Position> positions;  // positions of the operators, in order
   Duration cost{};                  // compute time of all
 };
 

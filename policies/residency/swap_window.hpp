@@ -52,8 +52,8 @@ class CopyQueues {
 
   const PolicyContext& context_;
   const std::vector<Duration>& starts_;
-  std::vector<Event> events_;  // by position
-  std::vector<Bytes> bytes_;   // by departure
+  std::vector<Event> events_;  // events sorted by position
+  std::vector<Bytes> bytes_;   // bytes of each departure
   Duration wait_{};
 };
 

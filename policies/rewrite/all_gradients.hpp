@@ -12,7 +12,7 @@ namespace tidemark {
 // The gradients that a rank holds when backward is over, each once.
 struct AllGradients {
   std::vector<StorageId> storages;
-  std::vector<Elements> elements;  // of each
+  std::vector<Elements> elements;  // elements of each gradient
   Bytes bytes;
 };
 // Returns the gradients that the optimizer works on; where it makes them itself, such as in

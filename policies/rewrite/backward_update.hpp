@@ -13,7 +13,7 @@ namespace tidemark {
 // The operators that update one tensor.
 struct TensorUpdate {
   const UpdatedTensor* tensor = nullptr;
-  std::vector<OperatorId> first;  // of step 0 only, ahead of `step`: its state is created
+  std::vector<OperatorId> first;  // operators of step 0 only, before `step`: they create the state
   std::vector<OperatorId> step;
 };
 

@@ -20,7 +20,7 @@ struct EmaOptions {
   EmaKind kind = EmaKind::kInPlace;
   Tier home = Tier::kDevice;
   bool buffers = true;         // a copy of the whole module has its buffers, too
-  std::optional<DType> dtype;  // of the averages; the parameters' unless it has a value
+  std::optional<DType> dtype;  // type of the averages; without one that of the parameters
 };
 
 // Reads the parameters of the policy `ema`. Throws UserError.

@@ -9,11 +9,11 @@
 namespace tidemark {
 
 struct OffloadOptimizerOptions {
-  double ratio = 1;                // of the elements, from the first parameter on
+  double ratio = 1;                // share of the elements, from the first parameter on
   bool overlap = true;             // an operator per parameter, or for NVMe double buffering
-  Tier tier = Tier::kHost;         // of the state
+  Tier tier = Tier::kHost;         // tier of the state
   bool streams_gradients = false;  // they are copied as backward makes them, and live on the host
-  bool delayed = false;            // by a step
+  bool delayed = false;            // the update is a step late
   Elements sub_group{1'000'000'000};
 };
 

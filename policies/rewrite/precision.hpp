@@ -26,7 +26,7 @@ enum class Precision : std::uint8_t {
 };
 
 struct PrecisionRules {
-  std::string_view name;  // as in training.precision
+  std::string_view name;  // word of training.precision
   Precision precision;
   DType model;      // type of parameters and activations as the model is built
   DType gradients;  // type of .grad unless training.gradient_dtype says otherwise

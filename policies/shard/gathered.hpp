@@ -17,7 +17,7 @@ namespace tidemark {
 
 // The moment at which backward gathers a unit.
 enum class BackwardPrefetch {
-  kNone,  // when it is needed
+  kNone,  // right when it is needed
   kPre,   // when the unit that backward visits before it has been gathered
   kPost,  // when that unit's backward is over
 };

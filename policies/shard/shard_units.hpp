@@ -29,7 +29,7 @@ struct UnitOptions {
 
 struct ShardUnit {
   std::string name;                     // "layers.3", "root"
-  std::vector<ParameterId> parameters;  // in the order of registration
+  std::vector<ParameterId> parameters;  // parameters in the order of registration
   bool is_root = false;
   bool kept = false;  // named by keep_gathered
   bool of_experts = false;

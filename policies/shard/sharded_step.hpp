@@ -14,7 +14,7 @@ namespace tidemark::sharding {
 
 // Operators to insert into a part.
 struct Insertions {
-  std::vector<std::vector<OperatorId>> before;  // by index in the part
+  std::vector<std::vector<OperatorId>> before;  // operators before each index of the part
   std::vector<std::vector<OperatorId>> after;
   std::vector<OperatorId> at_end;
 
@@ -121,7 +121,7 @@ class ShardedStep {
   ShardUnits units_;
   DType kept_as_;  // the type of the shards
   std::vector<Unit> tensors_;
-  IdVector<StorageId, std::optional<std::size_t>> unit_of_;  // of full parameters and gradients
+  IdVector<StorageId, std::optional<std::size_t>> unit_of_;  // unit of full parameters, gradients
 };
 
 }  // namespace tidemark::sharding

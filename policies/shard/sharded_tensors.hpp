@@ -44,7 +44,7 @@ void gather_into(Storage& storage, Elements elements);
 struct RowShard {
   Elements stored;
   Elements owned;
-  Shape shape;  // of what is owned
+  Shape shape;  // shape of the owned part
 };
 [[nodiscard]] RowShard row_shard(const Parameter& parameter, int ranks);
 // Returns ceil(elements / ranks) elements, whatever the parameter's shape.

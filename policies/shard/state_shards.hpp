@@ -30,7 +30,7 @@ class StateShards {
 
   // One optimizer group: a flat tensor of parameters that the same ranks share.
   struct Group {
-    std::string prefix;  // of its tensors' names
+    std::string prefix;  // prefix of its tensors' names
     StateRanks ranks;
     std::vector<std::size_t> members;
     std::size_t first_piece = 0;  // its pieces follow each other
@@ -73,8 +73,8 @@ class StateShards {
   TrainingGraph& graph_;
   const ZeroOptions& options_;
   Mesh mesh_;
-  std::vector<ParameterId> parameters_;  // with a gradient, in the order of registration
-  std::vector<StorageId> made_;          // by member: the gradient of backward
+  std::vector<ParameterId> parameters_;  // parameters with a gradient, in the order of registration
+  std::vector<StorageId> made_;          // gradient that backward makes of each member
   std::vector<Piece> pieces_;
   std::vector<Group> groups_;   // stages 1 and 2: without experts, and of experts
   std::vector<StorageId> ipg_;  // the buffers that gradients are reduced through

@@ -19,9 +19,9 @@ struct LinearProgram {
     double value = 0;
   };
   std::vector<Entry> a;
-  std::vector<double> b;       // by row
-  std::vector<double> c;       // by column
-  std::vector<double> upper;   // by column, finite
+  std::vector<double> b;       // right side of each row
+  std::vector<double> c;       // cost of each column
+  std::vector<double> upper;   // finite upper bound of each column
   std::size_t equalities = 0;  // the first rows
 };
 

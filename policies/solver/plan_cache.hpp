@@ -30,10 +30,10 @@ class PlanCache {
     std::once_flag once;
     PlanResult result;
   };
-  using Plans = std::map<std::string, Plan, std::less<>>;  // by policy and request
+  using Plans = std::map<std::string, Plan, std::less<>>;  // plans by policy and request
 
   mutable std::mutex mutex_;
-  std::map<std::string, Plans, std::less<>> plans_;  // by the content of the problem
+  std::map<std::string, Plans, std::less<>> plans_;  // plans by the content of the problem
   std::int64_t made_ = 0;
 };
 

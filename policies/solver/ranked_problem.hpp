@@ -182,7 +182,7 @@ class RankedProblem {
   std::vector<Set> deps_, ancestors_, after_;
   Set all_;
   Set once_;                        // never recomputed
-  std::vector<Need> prefix_needs_;  // by number of computed nodes, in fixed order
+  std::vector<Need> prefix_needs_;  // needs by number of computed nodes, in fixed order
 };
 
 }  // namespace tidemark

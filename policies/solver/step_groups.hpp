@@ -24,11 +24,11 @@ struct TouchAt {
 }
 
 struct StepGroups {
-  IdVector<StorageId, std::vector<TouchAt>> touches;  // in order
+  IdVector<StorageId, std::vector<TouchAt>> touches;  // touches of each storage in order
   IdVector<StorageId, char>
       read_later;                // read after the micro-batch, for storages that stay on the device
-  std::vector<bool> once;        // by operator: it may not be recomputed
-  std::vector<StepIndex> group;  // by operator
+  std::vector<bool> once;        // whether each operator may not be recomputed
+  std::vector<StepIndex> group;  // group of each operator
   std::vector<StepIndex> order;  // groups in program order, each at its last operator
 
   [[nodiscard]] bool is_made_here(StorageId s) const {

@@ -37,7 +37,7 @@ struct BatchFinder {
 [[nodiscard]] std::span<const BatchFinder> batch_finders();
 
 struct FinderTrials {
-  std::vector<std::int64_t> tried;  // in the order of the trials
+  std::vector<std::int64_t> tried;  // batches in the order of the trials
   std::int64_t found = 0;           // the batch that the finder returns; 0: it gives up
   bool tested = false;  // whether a trial with that batch, or a larger one, went through
 };

@@ -13,7 +13,7 @@ struct ElasticityOptions {
   std::int64_t max_batch = 2000;                     // largest global batch
   std::int64_t min_gpus = 1;
   std::int64_t max_gpus = 10'000;
-  bool prefer_larger = true;  // of equal candidates the larger batch, and the larger micro-batch
+  bool prefer_larger = true;  // of equal candidates takes the larger batch and micro-batch
 };
 
 struct ElasticBatch {

@@ -31,8 +31,8 @@ struct ElasticStep {
 struct FixedSetting {
   std::int64_t micro_batch = 0;
   std::int64_t accumulate = 0;
-  bool fits = false;  // in every step
-  Duration time{};    // of all steps
+  bool fits = false;  // whether it fits in every step
+  Duration time{};    // time of all steps
   std::vector<PointResult> steps;
 };
 
@@ -40,8 +40,8 @@ struct ElasticStudy {
   ElasticOptions options;
   std::int64_t ranks = 1;  // data-parallel ranks that share the global batch
   std::vector<ElasticStep> steps;
-  bool fits = false;  // every step
-  Duration time{};    // of all steps as chosen
+  bool fits = false;  // whether every step fits
+  Duration time{};    // time of all steps as chosen
   // The fastest of the micro-batches that fit in every step; none where none does.
   std::optional<FixedSetting> fixed;
   // The batch that DeepSpeed's elasticity takes for this number of GPUs, and the numbers that can

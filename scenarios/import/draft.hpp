@@ -23,10 +23,10 @@ struct ScenarioDraft {
   Value low_precision;      // "bf16" or "fp16", with its location; null: none
   bool low_model = false;   // the model itself has that type, under the Trainer
   bool low_frozen = false;  // a frozen base, of that type whatever the engine
-  Value loss_scale;         // of fp16; null: dynamic
+  Value loss_scale;         // loss scale of fp16; null: dynamic
   bool tf32 = false;
   std::int64_t ranks = 0;         // number of GPUs; 0: not said
-  std::int64_t hidden_size = 0;   // of the model; 0: not known
+  std::int64_t hidden_size = 0;   // hidden size of the model; 0: not known
   std::int64_t global_batch = 0;  // samples of a step on all GPUs; 0: not said
 
   ScenarioDraft();

@@ -16,7 +16,7 @@ namespace tidemark {
 // One setting of an imported file.
 struct ImportedSetting {
   std::string key;    // "zero_optimization.stage"
-  std::string value;  // on one line, as JSON
+  std::string value;  // value as JSON on one line
   Location location;  // location of the key
   // The key that it becomes in the scenario ("policies.zero.stage: 3"), or the reason why nothing.
   std::string outcome;

@@ -43,7 +43,7 @@ struct MeasuredStep {
   StepMetric metric = StepMetric::kStepTime;
   double value = 0;  // seconds, bytes, per second
   int gpus = 1;
-  std::string model;  // what is held out of a fit
+  std::string model;  // model, which a fit holds out as a whole
   std::string device;
 };
 

@@ -15,7 +15,7 @@ namespace tidemark {
 // memory. They are far above what is needed: steps after the second one repeat it.
 inline constexpr int kMaxSteps = 16;
 inline constexpr int kMaxAccumulate = 4096;
-inline constexpr int kMaxMicroBatches = 8192;                           // over all steps
+inline constexpr int kMaxMicroBatches = 8192;                           // number in all steps
 inline constexpr int kMaxCount = 1 << 20;                               // number of GPUs
 inline constexpr std::int64_t kMaxGlobalBatch = std::int64_t{1} << 40;  // samples of a step
 

@@ -34,8 +34,8 @@ class Expression {
   Expression(std::string text, bool comparison);
   [[nodiscard]] const std::string& text() const { return text_; }
   [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
-  [[nodiscard]] double value(const FigureLookup& figures) const;  // for a sum
-  [[nodiscard]] bool holds(const FigureLookup& figures) const;    // for a comparison
+  [[nodiscard]] double value(const FigureLookup& figures) const;  // value of a sum
+  [[nodiscard]] bool holds(const FigureLookup& figures) const;    // truth of a comparison
   // Returns how much the sides of a comparison would have to move for it to hold, in its own unit:
   // at most 0 where it holds, not a number where a figure is missing.
   [[nodiscard]] double excess(const FigureLookup& figures) const;

@@ -33,11 +33,11 @@ class ChartCandidates {
   struct Candidate {
     std::size_t index = 0;
     Bytes memory;
-    double seconds = 0;  // for one unit of work
+    double seconds = 0;  // time of one unit of work
   };
 
   std::size_t most_;
-  std::array<std::vector<Candidate>, 3> fronts_;   // by WorkUnit
+  std::array<std::vector<Candidate>, 3> fronts_;   // front of each WorkUnit
   std::array<std::vector<Candidate>, 3> slowest_;  // one each, once there is a point
   std::vector<Candidate> largest_;                 // the one with most memory
   std::set<std::size_t> first_;                    // those that come first

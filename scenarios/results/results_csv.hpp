@@ -14,7 +14,7 @@ namespace tidemark {
 // A column of figures: bytes, seconds and rates as numbers, names as text.
 struct ResultColumn {
   std::string_view name;
-  std::string (*text)(const PointResult&);  // for a point that could be built
+  std::string (*text)(const PointResult&);  // text for a point that could be built
   bool is_number = true;
 };
 [[nodiscard]] std::span<const ResultColumn> result_columns();

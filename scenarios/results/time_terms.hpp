@@ -28,7 +28,7 @@ struct TimeTerms {
   std::vector<TimeTerm> by_module;
   std::vector<TimeTerm> by_pattern;  // modules that repeat together: "h.*.mlp"
   Duration busy{};                   // sum of each list
-  Duration step{};                   // with what the compute stream waits
+  Duration step{};                   // time of the step, the compute stream's waits included
 };
 [[nodiscard]] TimeTerms time_terms(const PointResult& point, const PointDetail& detail);
 

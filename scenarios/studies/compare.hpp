@@ -30,10 +30,10 @@ struct CompareSpec {
   // that make the model what it is.
   std::vector<Value> lists;
   std::size_t common = 0;    // how many those are
-  std::vector<bool> solves;  // by list: whether it is planned for each budget
+  std::vector<bool> solves;  // whether each list is planned for each budget
   // By list: how many of its policies decide about memory; the others rewrite the model.
   std::vector<int> deciding;
-  std::vector<int> micro_batches;  // by list: those that a step accumulates
+  std::vector<int> micro_batches;  // micro-batches that a step of each list accumulates
   std::vector<Budget> budgets;     // as listed; empty: each list once, on the device's memory
   // Limits of a search and of a plan: unless the time limit is reached, plans do not depend on the
   // machine.
@@ -81,7 +81,7 @@ struct Comparison {
 
 // Callbacks of `compare` while it runs; either may be empty.
 struct CompareListener {
-  std::function<void(std::size_t, std::size_t)> progress;  // as in simulate_points()
+  std::function<void(std::size_t, std::size_t)> progress;  // receives the progress
   // Receives the run behind evaluation `evaluation`, for its charts; cost graphs have none. Where a
   // plan for less memory stands in, it is that plan's run. Called from the pool's threads, several
   // at a time.

@@ -13,7 +13,7 @@
 namespace tidemark {
 
 struct FitOptions {
-  std::string key;               // as in a sweep: "training.micro_batch", "model.layers"
+  std::string key;               // key of a sweep: "training.micro_batch", "model.layers"
   std::int64_t multiple_of = 1;  // only multiples of it are tried; >= 1
   std::int64_t limit = 1 << 20;  // the largest value that is tried; >= multiple_of
   SimulateOptions simulate{};    // `suggestions` for the smallest value only

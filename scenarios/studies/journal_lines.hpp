@@ -21,8 +21,8 @@ namespace tidemark {
 struct JournalLines {
   std::string path;
   struct Line {
-    std::size_t number = 0;  // from 1
-    std::string json;        // without the checksum
+    std::size_t number = 0;  // line of the file, from 1
+    std::string json;        // text without the checksum
   };
   std::vector<Line> whole;           // lines whose checksum is right
   std::vector<std::size_t> damaged;  // numbers of the lines whose checksum is wrong or not there

@@ -16,13 +16,13 @@ namespace tidemark {
 
 enum class MeasureKind : std::uint8_t {
   kMemoryFraction,      // the whole device instead of a share of it
-  kAllocatorOption,     // against fragmentation
+  kAllocatorOption,     // an option against fragmentation
   kZeroGrad,            // gradients are freed between the steps
   kOptimizerKernels,    // the same optimizer with fewer temporaries
   kRecompute,           // activations of blocks
-  kOffloadActivations,  // to the host
+  kOffloadActivations,  // activations to the host
   kOffloadOptimizer,    // states to the host, updated there
-  kOffloadParameters,   // to the host
+  kOffloadParameters,   // parameters to the host
   kMicroBatch,          // smaller, with more of them accumulated
   kOptimizer,           // another one, with smaller states
   kPrecision,           // narrower types
@@ -36,7 +36,7 @@ struct Measure {
   std::string text;                // the change in words
   std::vector<Override> settings;  // keys of the scenario
   std::vector<Value> policies;     // policies that are added to those of the scenario
-  std::string numbers;             // what training computes otherwise, in words; else empty
+  std::string numbers;             // difference in what training computes; else empty
   // The next five say how the same is had elsewhere; empty where it is not.
   std::string pytorch;       // a line of PyTorch or of a library
   std::string hugging_face;  // arguments of Hugging Face's trainers

@@ -15,7 +15,7 @@ namespace tidemark {
 
 // One kernel, or the kernels that one call of the framework starts.
 struct OperatorPrice {
-  std::string text;    // as it was written
+  std::string text;    // operator as it was written
   std::string kernel;  // "linear", "linear.weight_gradient"
   OperatorClass op_class = OperatorClass::kNone;
   Duration time{};

@@ -37,8 +37,8 @@ struct PeakDifference {
   TermPair<Bytes> live;  // live bytes at the peak
   TermPair<Bytes> device_used;
   TermPair<Duration> step;
-  std::vector<TermPair<Bytes>> roles;   // in the order in which they are stacked
-  std::vector<TermPair<Bytes>> layers;  // by pattern; largest difference first
+  std::vector<TermPair<Bytes>> roles;   // roles in the order in which they are stacked
+  std::vector<TermPair<Bytes>> layers;  // patterns of layers; largest difference first
   std::vector<TensorPair> tensors;      // largest difference first
   // Live bytes; each is a peak of its own, so they do not add up.
   std::vector<TermPair<Bytes>> phase_peaks;

@@ -36,7 +36,7 @@ class PointKeys {
   const std::string& content_of(const std::string& path);
 
   const Environment& environment_;
-  std::string common_;  // what all points depend on: the version and the plug-ins
+  std::string common_;  // text on which all points depend: the version and the plug-ins
   std::map<std::string, std::string> contents_;
   std::size_t depth_ = 0;  // files that extend the one that is being read
 };

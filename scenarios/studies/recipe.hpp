@@ -31,20 +31,20 @@ struct Recipe {
   RecipeMethod method = RecipeMethod::kFull;
   std::vector<Measure> measures;
   std::int64_t micro_batch = 1;
-  std::vector<Override> overrides;  // to the document, micro-batch included
+  std::vector<Override> overrides;  // changes to the document, micro-batch included
   PointResult point;
 
   [[nodiscard]] std::string text() const;     // "bf16 + checkpoint_every(period 1)"
-  [[nodiscard]] std::string numbers() const;  // what training computes otherwise; "nothing"
+  [[nodiscard]] std::string numbers() const;  // difference in what training computes; "nothing"
   [[nodiscard]] Duration per_unit() const;    // time per token or sample
 };
 
 struct Recipes {
-  std::vector<Recipe> fitting;  // by method, then by time per token
+  std::vector<Recipe> fitting;  // sorted by method, then by time per token
   // Indices in `fitting` of those worth a look: no other of the same method takes less time and no
   // more memory, and changes the numbers no more. At most kShownRecipes of a method.
   std::vector<std::size_t> shown;
-  std::size_t combinations = 0;  // that were tried
+  std::size_t combinations = 0;  // number of combinations that were tried
   // The combination that comes nearest where none fits.
   std::optional<Recipe> nearest;
 };

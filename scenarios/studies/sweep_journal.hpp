@@ -42,8 +42,8 @@ struct SweepIdentity {
   // previous points of its run (smaller_budget.hpp), the program's version; but not the folders of
   // the files.
   std::vector<std::string> keys;
-  std::vector<bool> of_shard;                    // by point: whether it belongs to the shard
-  std::vector<std::vector<Override>> overrides;  // by point
+  std::vector<bool> of_shard;                    // whether each point belongs to the shard
+  std::vector<std::vector<Override>> overrides;  // overrides of each point
 };
 // Returns a digest of all points' keys.
 [[nodiscard]] std::string digest_of(const SweepIdentity& sweep);

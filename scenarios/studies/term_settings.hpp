@@ -14,7 +14,7 @@ namespace tidemark {
 
 struct TermSetting {
   Role role = Role::kParameter;  // the term
-  Bytes bytes;                   // of the peak
+  Bytes bytes;                   // bytes of the term at the peak
   std::string change;            // "checkpoint_every(period 1)"
   std::string pytorch;           // empty where PyTorch has no line for it
   std::string hugging_face;      // arguments of its trainers, or DeepSpeed's configuration

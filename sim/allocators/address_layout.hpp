@@ -19,8 +19,8 @@ struct AddressSegment {
 };
 
 struct AddressLayout {
-  std::vector<Bytes> addresses;          // by point of the timeline, for points that allocate
-  std::vector<AddressSegment> segments;  // by address, then by time
+  std::vector<Bytes> addresses;          // address of each timeline point that allocates
+  std::vector<AddressSegment> segments;  // sorted by address, then by time
 };
 
 // Collects segments that open and close in the order of the timeline; the layout receives those
@@ -38,7 +38,7 @@ class SegmentHistory {
 
  private:
   AddressLayout& layout_;
-  std::map<Bytes, AddressSegment> open_;  // by address
+  std::map<Bytes, AddressSegment> open_;  // open segments by address
 };
 
 }  // namespace tidemark

@@ -52,8 +52,8 @@ struct AllocatorRun {
 // The calls of a program, and the memory to make them in.
 struct CallRun {
   const AllocatorCalls& calls;
-  const StepProgram& program;  // whose calls they are
-  Bytes capacity;              // as in AllocatorRun
+  const StepProgram& program;  // program that makes the calls
+  Bytes capacity;              // see AllocatorRun
   Bytes process_overhead;
   // Up to so many steps in all, until two in a row reserve the same; asked after the program's own,
   // twice as many, four times as many, and so on.

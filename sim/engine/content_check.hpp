@@ -33,7 +33,7 @@ class ContentCheck {
                          const char* what) const;
 
   const StepProgram& program_;
-  std::vector<std::uint64_t> expected_;  // by allocation
+  std::vector<std::uint64_t> expected_;  // expected content of each allocation
   std::vector<std::uint64_t> held_;
 };
 

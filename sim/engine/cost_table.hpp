@@ -19,7 +19,7 @@ enum class HostClock : std::uint8_t {
 };
 
 struct CostTable {
-  IdVector<OperatorId, Duration> device;    // on its stream, alone on the device
+  IdVector<OperatorId, Duration> device;    // duration on its stream, alone on the device
   IdVector<OperatorId, Duration> dispatch;  // host time until it is enqueued
 
   // The speed of one direction of a link: seconds per byte alone and while the other direction is

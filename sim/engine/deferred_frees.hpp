@@ -49,20 +49,20 @@ class DeferredFrees {
  private:
   struct Free {
     AllocationId allocation;
-    std::uint32_t events = 0;  // that it waits for
+    std::uint32_t events = 0;  // number of events that it waits for
   };
   struct Event {
     std::uint32_t instruction;
-    std::uint32_t free;  // by position in frees_
+    std::uint32_t free;  // index in frees_
   };
   struct Events {
-    std::vector<Event> events;  // in issue order
+    std::vector<Event> events;  // events in issue order
     std::size_t next = 0;       // the first that was not seen to have ended
   };
 
   void collect_ended(std::span<const std::int64_t> finished, std::size_t streams);
 
-  std::vector<Free> frees_;  // in issue order
+  std::vector<Free> frees_;  // frees in issue order
   std::array<Events, kStreams> streams_;
   std::vector<std::uint32_t> ended_;  // frees that wait for no event and were not released yet
   std::size_t held_ = 0;              // frees that were not released yet

@@ -37,7 +37,7 @@ struct Queue {
   std::uint32_t head = kNone;
   std::uint32_t tail = kNone;    // last queued
   std::uint32_t issued = kNone;  // last issued so far: an event recorded now waits for it
-  std::int64_t free_since = 0;   // when the last instruction ended
+  std::int64_t free_since = 0;   // moment at which the last instruction ended
   std::uint32_t waiting = 0;     // issued and not ended
   // The running copy: how many bytes are left, and how fast they move at the moment.
   double bytes_left = 0;
@@ -61,8 +61,8 @@ constexpr bool is_copy(Opcode opcode) {
 // their size class; otherwise only what is live counts.
 struct OffDeviceMemory {
   Bytes capacity;
-  Bytes live;   // as requested
-  Bytes taken;  // from the system: live, or with a pool everything that it keeps
+  Bytes live;   // bytes as requested
+  Bytes taken;  // bytes from the system: live, or with a pool everything that it keeps
   bool pools = false;
 
   // Returns the bytes to take from the system for an allocation.
@@ -99,7 +99,7 @@ struct Evictor {
 
   EvictionPolicy* policy = nullptr;
   EvictionFacts facts;
-  std::vector<char> resident;   // by allocation
+  std::vector<char> resident;   // by allocation: it is on the device
   std::vector<char> owned;      // by allocation: allocated by the program and not freed by it
   std::vector<char> written;    // by allocation: the program has written it
   std::vector<char> banished;   // by allocation: banished, cannot be recomputed
@@ -111,11 +111,11 @@ struct Evictor {
   std::vector<char> listed;  // by allocation: in the pool
   std::uint32_t first = kNone;
   std::uint32_t last = kNone;
-  std::vector<std::int32_t> restores;     // by allocation
+  std::vector<std::int32_t> restores;     // by allocation: number of recomputations
   std::vector<std::int64_t> last_access;  // by allocation: value of `clock`
   std::int64_t clock = 1;                 // compute time issued, recomputation included
   std::int64_t repeated = 0;              // compute time of recomputation
-  double limit = 0;                       // of `repeated`; beyond it the run ends as kThrash
+  double limit = 0;                       // most `repeated`; beyond it the run ends as kThrash
   std::uint32_t prepared = kNone;         // the launch whose inputs are resident and held
   std::vector<Frame> frames;
   std::vector<AllocationId> missing;
@@ -131,7 +131,7 @@ struct Evictor {
 // several ranks: a single rank goes through the events of its streams itself while it waits.
 enum class HostWait : std::uint8_t {
   kNothing,
-  kEdges,             // for the instruction's edges
+  kEdges,             // waits for the instruction's edges
   kIdle,              // synchronize(false)
   kIdleWithHostWork,  // synchronize(true)
 };

@@ -112,7 +112,7 @@ void run_together(std::deque<Engine<A>>& ranks) {
     std::int64_t end = kNever;
     std::int64_t issue = kNever;
   };
-  std::vector<Next> next(ranks.size());  // by rank
+  std::vector<Next> next(ranks.size());  // next event of each rank
   const auto look_at = [&](std::size_t r) {
     next[r] = {.end = ranks[r].next_end(), .issue = ranks[r].next_issue()};
   };

@@ -22,7 +22,7 @@ struct EvictionFacts {
   std::vector<char> evictable;       // by allocation: whether it may be evicted until its last use
   std::vector<char> restorable;      // by allocation: can be recomputed while something needs it
   std::vector<Duration> cost;        // by allocation: duration of the operator that makes it
-  std::vector<RecipeInput> recipes;  // between restorable allocations, by launch
+  std::vector<RecipeInput> recipes;  // edges between restorable allocations, by launch
   std::vector<std::uint32_t> next_launch;  // by instruction: the first launch at or after it
   Duration compute{};                      // duration of all launches of the compute stream
 };

@@ -48,7 +48,7 @@ class Peers {
 
  private:
   std::span<const Receipt> receipts_;
-  std::span<const Scratch* const> scratch_;  // by rank
+  std::span<const Scratch* const> scratch_;  // scratch of each rank
 };
 
 }  // namespace tidemark

@@ -74,10 +74,10 @@ struct RunResult {
   std::array<Peak, kPhases> phase_live;
   std::array<Peak, kPhases> phase_live_without_workspace;
   Peak host;        // page-locked memory, bytes of buffers as requested
-  Peak host_taken;  // from the system: with rounding and what the pool keeps
+  Peak host_taken;  // bytes taken from the system: with rounding and what the pool keeps
   Peak nvme;
   Bytes between_steps;  // live after the last step, without workspaces that stay
-  Bytes most_live;      // over all steps
+  Bytes most_live;      // most bytes live over all steps
   Bytes most_reserved;
   Bytes most_host;  // taken from the system over all steps
   Bytes most_nvme;

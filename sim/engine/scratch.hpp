@@ -26,7 +26,7 @@ struct RunOptions {
   Bytes nvme_capacity;
   PageLockedMemory page_locked = PageLockedMemory::kExact;
   EvictionPolicy* eviction = nullptr;
-  bool check_contents = false;  // with eviction: proves restored contents, see content_check.hpp
+  bool check_contents = false;  // proves contents that eviction restored, see content_check.hpp
   bool record_events = false;   // fills Scratch::events
   // For a rank that runs alone although it receives: what the other ranks send it, by instruction.
   std::span<const Arrival> arrivals = {};
@@ -35,17 +35,16 @@ struct RunOptions {
 // Memory of a run, reused between runs. `prepare` allocates; run() does not (with an eviction
 // policy it may).
 struct Scratch {
-  std::vector<std::int64_t> started;   // by instruction, ns; of launches, copies and waits
+  std::vector<std::int64_t> started;   // start of each launch, copy and wait in ns
   std::vector<std::int64_t> finished;  // -1 while it has not ended
   std::vector<std::int64_t> enqueued;
-  std::vector<std::int64_t>
-      restored;                     // with eviction: compute time recomputed before the instruction
-  std::vector<std::uint32_t> next;  // by instruction: the one after it on its stream
+  std::vector<std::int64_t> restored;  // compute time recomputed by eviction before the instruction
+  std::vector<std::uint32_t> next;     // the instruction after it on its stream
   std::vector<std::uint32_t> previous;  // the instruction before it on its stream
   // by allocation: its size class in a pool of page-locked memory
   std::vector<std::uint32_t> size_class;
-  std::vector<Bytes> class_bytes;     // by size class
-  std::vector<std::uint32_t> pooled;  // by size class: free buffers
+  std::vector<Bytes> class_bytes;     // bytes of each size class
+  std::vector<std::uint32_t> pooled;  // free buffers of each size class
   std::vector<MemoryEvent> events;
   DeferredFrees deferred;
   std::size_t streams = 1;  // one more than the last stream that the program uses

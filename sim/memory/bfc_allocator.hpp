@@ -129,7 +129,7 @@ class BfcAllocator {
   Bytes free_region_bytes_;
   BlockArena<BfcChunk> arena_;
   FreeSet free_;
-  std::vector<BfcChunk*> chunk_of_;  // by allocation
+  std::vector<BfcChunk*> chunk_of_;  // chunk of each allocation
 };
 
 static_assert(SegmentAllocator<BfcAllocator>);

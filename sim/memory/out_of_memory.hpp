@@ -23,13 +23,13 @@ struct PartlyUsedSegment {
   Bytes size;
   Bytes free;
   Bytes largest_free;                // largest free piece
-  std::vector<AllocationId> in_use;  // by address
+  std::vector<AllocationId> in_use;  // allocations in use, by address
 };
 
 // Allocators that know no segments fill the amounts only.
 struct OutOfMemory {
   Bytes requested;
-  Bytes rounded;                 // as the allocator rounds
+  Bytes rounded;                 // request as the allocator rounds it
   Bytes segment;                 // asked of the device for the request
   Bytes device_free;             // left on the device
   std::optional<Bytes> allowed;  // may be reserved, by memory_fraction

@@ -6,8 +6,8 @@
 namespace tidemark {
 
 enum class PageLockedMemory : std::uint8_t {
-  kExact,       // to the byte, and given back when freed
-  kPool,        // to the byte, kept when freed and reused for the same size
+  kExact,       // takes bytes exactly and gives them back when freed
+  kPool,        // takes bytes exactly and keeps freed ones for requests of the same size
   kPowerOfTwo,  // PyTorch's CachingHostAllocator: kPool with sizes rounded up to powers of two
 };
 

@@ -31,8 +31,8 @@ class AllocatorCall {
 
 // Requests for nothing are left out, as they never reach an allocator.
 struct AllocatorCalls {
-  std::vector<AllocatorCall> calls;  // of the whole program
-  std::vector<std::size_t> first;    // by step, the first of its calls; one more ends the last
+  std::vector<AllocatorCall> calls;  // calls of the whole program
+  std::vector<std::size_t> first;    // index of each step's first call; one more ends the last
   // The calls of each further step, under the names of the last one. None where another step may
   // differ from the last: a program of one step does not show which steps repeat.
   std::optional<std::vector<AllocatorCall>> further;

@@ -35,7 +35,7 @@ using Content = std::uint64_t;
 
 // The contents that the run without policies reads and leaves behind.
 struct ExpectedContents {
-  std::unordered_map<std::uint64_t, Content> read;  // by occurrence
+  std::unordered_map<std::uint64_t, Content> read;  // content that each occurrence reads
   IdVector<StorageId, Content> at_end;
 };
 

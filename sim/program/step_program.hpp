@@ -112,8 +112,8 @@ struct StepProgram {
   // workspace of the library of matrix products, never freed; often invalid
   AllocationId matmul_workspace;
   std::size_t allocate_instructions = 0;  // number of kAllocate instructions
-  std::vector<Slot> slot;                 // by position
-  std::vector<Message> messages;          // in issue order
+  std::vector<Slot> slot;                 // slot of each position
+  std::vector<Message> messages;          // messages in issue order
 
   [[nodiscard]] std::size_t size() const { return opcode.size(); }
   [[nodiscard]] std::span<const std::uint32_t> edges_of(std::size_t i) const {

@@ -18,7 +18,7 @@ namespace tidemark {
 struct Communication {
   MeshDimension group = MeshDimension::kData;
   CollectiveKind kind = CollectiveKind::kAllReduce;
-  int ranks = 0;  // that take part in each; 0: the whole group
+  int ranks = 0;  // ranks that take part in each; 0: the whole group
   std::int64_t count = 0;
   Bytes bytes;      // bytes of the whole tensors
   Duration busy{};  // time on the group's queue

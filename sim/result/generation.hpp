@@ -18,7 +18,7 @@ struct GenerationFigures {
   Bytes cache;             // keys and values at the last token
   Bytes prefill_peak;      // most live bytes up to the first token
   Bytes decode_peak;       // most live bytes after it
-  Duration prefill{};      // until the first token
+  Duration prefill{};      // time until the first token
   Duration decode{};       // all further tokens
   Duration first_step{};   // the first token after the prompt's
   Duration last_step{};    // the last token
@@ -29,7 +29,8 @@ struct GenerationFigures {
   // the device leaves beside the peak without the cache, over the bytes of a block in all layers.
   std::int64_t blocks_that_fit = 0;
 
-  [[nodiscard]] double tokens_per_second() const;  // of all sequences, without the prompt's pass
+  // Returns the rate of all sequences without the prompt's pass.
+  [[nodiscard]] double tokens_per_second() const;
 };
 
 // A run of generated text whose events are recorded: the input of generation_figures().

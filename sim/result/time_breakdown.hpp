@@ -42,7 +42,7 @@ struct KernelSum {
 };
 
 struct TimeBreakdown {
-  std::array<KernelSum, kOperatorClasses> by_class{};  // by OperatorClass
+  std::array<KernelSum, kOperatorClasses> by_class{};  // sum of each OperatorClass
   KernelSum all;
   // Operations of forward and backward, recomputed ones included: those of the optimizer are no
   // work of the model.

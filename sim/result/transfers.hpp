@@ -22,10 +22,10 @@ struct MovedTensor {
   StorageId storage;
   Bytes bytes;
   Tier farthest = Tier::kHost;  // the farthest tier that it went to
-  Duration window{};            // from the first moment at which a copy could start to the next use
+  Duration window{};            // time from when a copy could first start to the next use
   Duration copies{};            // copy time on all links
   Duration stall{};             // time that compute waited for these copies
-  bool saves_at_peak = false;   // off the device when its live bytes peaked
+  bool saves_at_peak = false;   // whether it was off the device at the peak of live bytes
 };
 
 struct TransferReport {

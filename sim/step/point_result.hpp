@@ -49,7 +49,7 @@ struct PeakReport {
   Phase phase = Phase::kForward;
   std::string op;  // the operator that was being prepared
   std::string layer;
-  Duration time{};        // since the step began
+  Duration time{};        // time since the step began
   BytesByRole by_role{};  // sums to the live bytes at the peak
   // Largest first; what is in no layer by what it is, as "loss" or "inputs", "" where unknown. Of a
   // point that was read from a document only the largest.
@@ -81,7 +81,7 @@ struct Suggestion {
   std::vector<std::string> pytorch;       // lines of PyTorch, or of a library, that do the same
   std::vector<std::string> hugging_face;  // arguments of Hugging Face's trainers that do
   bool fits = false;
-  RunStatus status = RunStatus::kCompleted;  // what the run lacked where it does not fit
+  RunStatus status = RunStatus::kCompleted;  // says what was missing where it does not fit
   Bytes device_used;
   Bytes peak_live;
   Bytes peak_reserved;
@@ -142,7 +142,7 @@ struct PointResult {
   AllocatorTraits allocator = ideal_traits();
   Bytes host_capacity;
   Bytes nvme_capacity;
-  BytesByRole host_by_role{};  // at the peak of page-locked memory
+  BytesByRole host_by_role{};  // bytes at the peak of page-locked memory
 
   RunResult run;  // its step includes `loader_stall`
   std::optional<LoaderFigures> loader;
@@ -157,13 +157,13 @@ struct PointResult {
   // Live bytes that each policy is to stay within, in the order of `policies`; see Policy::budget.
   std::vector<std::optional<Bytes>> budgets;
   std::optional<Failure> failure;  // present for a point that does not fit
-  double samples = 0;              // of one step, on all ranks
+  double samples = 0;              // samples of one step, on all ranks
   double tokens = 0;
   double samples_per_second = 0;
   double tokens_per_second = 0;
   double model_flops_utilization = 0;     // model flops of a step / (time * peak of the precision)
   double hardware_flops_utilization = 0;  // the same with what is recomputed
-  TimeBreakdown breakdown;                // of the last step
+  TimeBreakdown breakdown;                // time of the last step
   StepCost cost;
   std::vector<PassTime> passes;
   // All stages of a pipeline, in their order; the point's own figures are those of one of them.
@@ -207,7 +207,7 @@ struct StageResult {
   // Share of the time in which the stage computes nothing, from the pipeline's first forward to its
   // last backward in the last step.
   double bubble = 0;
-  std::vector<StagePart> parts;  // in their order; empty where the result was read from a file
+  std::vector<StagePart> parts;  // parts in order; empty where the result was read from a file
   PointResult point;
 };
 

@@ -46,7 +46,7 @@ class PointRunner {
  private:
   const StepSpec& spec_;
   std::shared_ptr<const TrainedModel> model_;
-  std::optional<Compiled> compiled_;  // what bound_by_program() has compiled
+  std::optional<Compiled> compiled_;  // step that bound_by_program() has compiled
   int runs_ = 0;
 };
 

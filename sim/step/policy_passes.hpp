@@ -75,7 +75,7 @@ class PolicyPasses {
   TrialsOf trials_;
   IdVector<OperatorId, Duration> durations_;  // duration of compute by operator
   DeviceProfile device_;  // the device with the libraries of the spec's framework
-  std::vector<const TrainingRewrite*> rewrites_;  // in the order in which they are listed
+  std::vector<const TrainingRewrite*> rewrites_;  // rewrites in the order in which they are listed
   // false for an evaluation, which keeps nothing for backward: there is nothing to decide
   bool trains_;
 };

@@ -11,7 +11,7 @@ namespace tidemark {
 struct StepCost {
   double device_hours = 0;
   std::optional<double> joules;  // an upper bound; absent where the profile has no power
-  std::optional<double> price;   // in the currency of hardware.price; absent without one
+  std::optional<double> price;   // price in the currency of hardware.price; absent without one
 };
 
 // Returns the cost of a step of `ranks` devices alike. While kernels of the compute stream run, a

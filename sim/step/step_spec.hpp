@@ -60,7 +60,7 @@ struct TrainingOptions {
   std::optional<EmaOptions> ema;
   bool hold_output = false;
   bool autocast_cache = true;
-  Fp8Recipe fp8 = Fp8Recipe::kDelayed;  // with fp8_mixed
+  Fp8Recipe fp8 = Fp8Recipe::kDelayed;  // recipe of fp8_mixed
   std::optional<CompileScope> compile;  // torch.compile
   bool channels_last = false;           // memory_format of the model and its images
   HostClock host = HostClock::kEager;

@@ -29,7 +29,7 @@ struct TrainedModel {
   Bytes optimizer_state;
   Flops forward_flops;  // flops of one micro-batch
   Flops step_flops;     // flops of all micro-batches, forward and backward, without recomputation
-  Elements parameter_count;  // of the whole model, each parameter once
+  Elements parameter_count;  // parameters of the whole model, each counted once
   Elements trainable_parameter_count;
   std::vector<std::string> warnings;  // see training_warnings.hpp
   std::vector<PassTime> passes;

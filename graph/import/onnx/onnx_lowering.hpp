@@ -137,7 +137,7 @@ class OnnxLowering {
   IdVector<OnnxValueId, int> initializer_;
   IdVector<OnnxValueId, char> never_constant_;
   IdVector<OnnxValueId, char> is_chunk_;
-  IdVector<OnnxValueId, char> detaches_;  // at the first reader
+  IdVector<OnnxValueId, char> detaches_;  // whether its first reader detaches it
   IdVector<OnnxNodeId, char> done_;
   IdVector<OnnxNodeId, char> waiting_;  // views of parameters, made where they are used
   std::vector<std::pair<std::string, LayerId>> layers_;

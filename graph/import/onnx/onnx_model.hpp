@@ -102,10 +102,10 @@ struct OnnxModel {
   std::int64_t opset = 0;  // version of ONNX's own operators
   std::vector<std::pair<std::string, std::string>> metadata;
   IdVector<OnnxValueId, std::string> names;
-  std::vector<OnnxInput> inputs;  // without initializers that older files list here too
+  std::vector<OnnxInput> inputs;  // excludes initializers that older files list here too
   std::vector<OnnxInitializer> initializers;
   std::vector<OnnxValueId> outputs;
-  IdVector<OnnxNodeId, OnnxNode> nodes;  // in execution order
+  IdVector<OnnxNodeId, OnnxNode> nodes;  // nodes in execution order
 
   // Returns "node '/h.0/attn/Softmax' (Softmax)" for messages.
   [[nodiscard]] std::string describe(OnnxNodeId node) const;

@@ -28,7 +28,7 @@ struct OnnxAbsent {
 [[nodiscard]] std::string known_names(std::string_view name, const std::vector<std::string>& known);
 
 struct OnnxRoles {
-  std::vector<OnnxRole> initializers;  // in the file's order
+  std::vector<OnnxRole> initializers;  // roles of the initializers in the file's order
   std::vector<OnnxAbsent> absent;
 };
 

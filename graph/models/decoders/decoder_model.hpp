@@ -15,8 +15,8 @@
 namespace tidemark {
 
 enum class DecoderNorm : std::uint8_t {
-  kLayer,        // with weight and bias
-  kLayerNoBias,  // with a weight
+  kLayer,        // LayerNorm with weight and bias
+  kLayerNoBias,  // LayerNorm with a weight only
   kRms,          // LlamaRMSNorm
   kRmsInFp32,    // GemmaRMSNorm: (1 + weight) multiplies in fp32
 };
@@ -66,10 +66,10 @@ struct DecoderConfig {
   DecoderNorm norm = DecoderNorm::kRms;
   DecoderBlock block = DecoderBlock::kSequential;
   QueryKeyNorm query_key_norm = QueryKeyNorm::kNone;
-  bool fused_projection = false;    // of queries, keys and values
+  bool fused_projection = false;    // one projection makes queries, keys and values
   bool gated = true;                // f = down(act(gate(x)) * up(x)), else down(act(up(x)))
   bool fused_gate = false;          // gate and up are halves of one projection
-  std::string activation = "silu";  // of language.hpp, or relu2: relu(x)^2
+  std::string activation = "silu";  // one of language.hpp, or relu2: relu(x)^2
   bool projection_bias = false;
   bool output_bias = false;
   bool ffn_bias = false;

@@ -22,12 +22,12 @@ struct DeepseekConfig {
   std::int64_t plain_width = 128;  // elements of a head that do not turn
   std::int64_t rotary_width = 64;
   std::int64_t value_width = 128;
-  std::int64_t ffn = 10944;  // of the first `dense_layers` layers
+  std::int64_t ffn = 10944;  // width of the first `dense_layers` layers
   std::int64_t dense_layers = 1;
   std::int64_t expert_ffn = 1408;
   std::int64_t experts = 64;
   std::int64_t experts_per_token = 6;
-  std::int64_t shared_experts = 2;  // as one feed-forward layer of so many times the width
+  std::int64_t shared_experts = 2;  // one feed-forward layer of so many times the width
   bool corrects_scores = false;     // V3: a bias for each expert that training does not learn
   std::int64_t vocab = 102400;
   std::int64_t positions = 163840;

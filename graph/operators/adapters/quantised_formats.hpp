@@ -16,7 +16,7 @@ namespace tidemark {
 enum class QuantisedBy : std::uint8_t { kBitsandbytes, kTorchao };
 
 struct QuantisedFormat {
-  std::string_view name;  // as in scenarios
+  std::string_view name;  // name in scenarios
   QuantisedBy library = QuantisedBy::kBitsandbytes;
   DType codes = DType::kNf4;
   // Scales are themselves quantised to 8 bits, in blocks of 256.
@@ -39,7 +39,7 @@ struct QuantisedState {
 // A weight as it is quantised.
 struct QuantisedWeight {
   std::int64_t rows = 0;           // output features
-  Elements elements;               // of the whole weight
+  Elements elements;               // elements of the whole weight
   std::int64_t block = 64;         // elements that share a scale
   DType model = DType::kBFloat16;  // type of the weight before it was quantised
 };

@@ -17,7 +17,7 @@ class RecurrentCell {
  public:
   struct State {
     TensorId h;
-    TensorId c;  // of an LSTM
+    TensorId c;  // cell state of an LSTM
   };
 
   // `hidden` is the number of units, the width of each gate.

@@ -31,7 +31,7 @@ struct RecurrentSize {
   std::int64_t directions = 1;  // 2: each layer also runs from the last step to the first
   DType dtype = DType::kFloat32;
   bool bias = true;
-  bool dropout = false;       // between layers
+  bool dropout = false;       // dropout runs between layers
   bool copies_input = false;  // the input's steps are not contiguous (batch_first)
   bool input_gradient = true;
 

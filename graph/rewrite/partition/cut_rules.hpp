@@ -12,8 +12,8 @@ namespace tidemark {
 
 // The layouts that an operator needs of its inputs and makes of its outputs on each rank.
 struct Passage {
-  std::vector<Layout> wanted;    // by input
-  std::vector<Layout> made;      // by output
+  std::vector<Layout> wanted;    // layout needed of each input
+  std::vector<Layout> made;      // layout made of each output
   bool possible = true;          // false: it needs its inputs whole, and makes whole outputs
   std::int64_t indivisible = 0;  // extent that cannot be divided among the ranks
 };

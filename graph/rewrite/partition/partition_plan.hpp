@@ -46,10 +46,10 @@ enum class Treatment {
 
 struct NodePartition {
   Treatment treatment = Treatment::kPlain;
-  std::vector<Layout> wanted;  // by input
+  std::vector<Layout> wanted;  // layout needed of each input
   // By input: whether each rank makes a part of the sum of its gradient.
   std::vector<char> sums;
-  std::vector<Layout> made;  // by output
+  std::vector<Layout> made;  // layout made of each output
 };
 
 struct Partition {

@@ -70,7 +70,7 @@ class PartitionPlanner {
   IdVector<TensorId, char> joins_;  // whole until the first reader that is no sum of embeddings
   std::int64_t most_heads_ = 0;
   std::string problem_;
-  std::string advice_;  // what could be written instead, up to the sizes that divide
+  std::string advice_;  // says what to write instead; the sizes that divide follow it
 };
 
 }  // namespace tidemark

@@ -11,7 +11,7 @@ namespace tidemark {
 struct PartitionSites {
   IdVector<TensorId, std::vector<NodeId>> readers;
   IdVector<TensorId, NodeId> maker;           // invalid for roots
-  IdVector<TensorId, ParameterId> parameter;  // of a parameter's own tensor, no view
+  IdVector<TensorId, ParameterId> parameter;  // the parameter whose own tensor it is, no view
   std::int64_t vocabulary = 0;  // rows of the largest table that an input indexes; 0: none
   NodeId logits;                // the product that makes the logits; invalid where none does
 

@@ -159,13 +159,13 @@ class EvictedCosts {
   std::vector<std::uint32_t> stack_;
   std::vector<std::uint32_t> counted_;  // storages or classes that this evaluation counted
 
-  std::vector<WatchList> watched_;  // by storage; kClasses has them by class
+  std::vector<WatchList> watched_;  // watches of each storage; kClasses has them in its classes
   std::vector<Watch> watches_;
   std::uint32_t free_watch_ = kNone;
   std::size_t purge_at_ = 0;
 
   std::vector<Class> classes_;
-  std::vector<Beside> beside_;               // by storage
+  std::vector<Beside> beside_;               // neighbours of each storage
   std::vector<std::int64_t> cost_in_class_;  // cost with which a storage joined its class
 };
 

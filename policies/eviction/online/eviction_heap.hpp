@@ -71,7 +71,7 @@ class EvictionHeap {
   }
 
   std::vector<Entry> heap_;
-  std::vector<std::uint32_t> place_;  // by storage
+  std::vector<std::uint32_t> place_;  // place of each storage in heap_
 };
 
 }  // namespace tidemark

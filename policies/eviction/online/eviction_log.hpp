@@ -44,7 +44,7 @@ struct EvictionLog {
   std::vector<Storage> storages;
   Rows<std::uint32_t> inputs;           // tensors read, by operator, in order, with duplicates
   Rows<std::uint32_t> storage_tensors;  // root and views of each storage
-  StorageEdges edges;                   // between storages that operators read and produce
+  StorageEdges edges;                   // edges between storages that operators read and produce
   std::vector<LogStep> steps;
   std::string names;  // names of the storages' roots, one after the other
 

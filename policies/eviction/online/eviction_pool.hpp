@@ -88,8 +88,8 @@ class EvictionPool {
   EvictionDice dice_;
   EvictionHeap heap_;
   RisingLines lines_;
-  std::vector<Member> members_;  // by storage
-  std::vector<char> marked_;     // by storage: it is in to_file_
+  std::vector<Member> members_;  // one member per storage
+  std::vector<char> marked_;     // whether each storage is in to_file_
   std::vector<std::uint32_t> to_file_;
   std::vector<std::uint32_t> beside_;
   std::uint64_t last_sequence_ = 0;

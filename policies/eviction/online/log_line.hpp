@@ -61,7 +61,7 @@ class LogLines {
   std::string_view text_;
   std::string file_;
   std::string_view current_;
-  std::size_t at_ = 0;  // in current_
+  std::size_t at_ = 0;  // position in current_
   int number_ = 0;      // number of the current line, from 1
   LogLine line_;
 };

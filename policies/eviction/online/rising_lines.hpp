@@ -101,7 +101,7 @@ class RisingLines {
   [[nodiscard]] double cut(const Tier& tier, std::size_t wanted, std::int64_t at);
 
   std::array<Tier, kTiers> tiers_;
-  std::vector<Place> place_;  // by member
+  std::vector<Place> place_;  // place of each member
   std::vector<std::uint32_t> arrived_;
   std::vector<double> sample_;
   std::vector<std::uint32_t> rising_;  // places in a tier of the members that move up

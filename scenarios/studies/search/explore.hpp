@@ -14,7 +14,7 @@ struct SearchSpace {
   const Value& document;
   const std::vector<PointDocument>& points;
   const std::vector<std::vector<Figure>>& devices;  // by point; empty if it cannot be read
-  const std::vector<std::string>& names;            // by point
+  const std::vector<std::string>& names;            // name of each point
 };
 
 // Fills the points of `found`, and those that are excluded, under its goal.

@@ -14,8 +14,8 @@ void judge(SearchPoint& point, const Goal& goal, const std::vector<Figure>& devi
 
 // Facts about a point that has not run.
 struct Prospect {
-  std::vector<double> objectives;  // what no run is better than; infinite where nothing is known
-  std::optional<Breach> breaks;    // what every run breaks, and by how much at least
+  std::vector<double> objectives;  // best that a run could reach; infinite where not known
+  std::optional<Breach> breaks;    // a limit that every run breaks, and by how much at least
 };
 // `bound` is what no run of the point is better than, see PointRunner.
 [[nodiscard]] Prospect prospect_of(const PointResult& bound, const Goal& goal,

@@ -29,7 +29,7 @@ struct Breach {
                              bool maximize);
 
 struct SearchPoint {
-  std::size_t index = 0;  // in the sweep
+  std::size_t index = 0;  // index in the sweep
   PointResult result;
   std::vector<double> objectives;  // not a number where the point has no such figure
   std::vector<Breach> breaks;      // empty for a point that could not be built
@@ -38,13 +38,13 @@ struct SearchPoint {
 
 // A point that was not simulated, as it cannot be an answer.
 struct ExcludedPoint {
-  std::size_t index = 0;  // in the sweep
+  std::size_t index = 0;  // index in the sweep
   std::string name;
   std::vector<Override> overrides;
   // Objectives that no run of it is better than; infinite where nothing is known, empty where
   // nobody has looked.
   std::vector<double> objectives;
-  std::optional<Breach> breaks;  // by how much at least; none: others are better
+  std::optional<Breach> breaks;  // least breach of a limit; none: others are better
   // It does not fit because the same point with a smaller micro-batch or sequence does not.
   bool by_smaller = false;
 };

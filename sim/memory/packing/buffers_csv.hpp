@@ -10,7 +10,7 @@
 namespace tidemark {
 
 struct NamedProblem {
-  std::vector<std::string> ids;  // by buffer
+  std::vector<std::string> ids;  // name of each buffer
   PackingProblem problem;
 };
 

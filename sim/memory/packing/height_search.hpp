@@ -40,12 +40,11 @@ class HeightSearch {
   // first.
   [[nodiscard]] SearchOutcome run(std::int64_t height, const std::vector<int>& rank,
                                   std::int64_t node_limit);
-  // valid when found
+  // Returns the buffers' offsets; valid after a run that found them.
   [[nodiscard]] const std::vector<std::int64_t>& offsets() const { return offset_; }
   [[nodiscard]] std::int64_t nodes() const { return nodes_; }  // nodes of the last run
-  [[nodiscard]] const std::vector<std::int64_t>& failures() const {
-    return failures_;
-  }  // by section
+  // Returns how many checks failed in each section.
+  [[nodiscard]] const std::vector<std::int64_t>& failures() const { return failures_; }
 
  private:
   using Buffers = std::vector<int>;
@@ -90,8 +89,8 @@ class HeightSearch {
 
   std::vector<SectionSpan> spans_;
   std::vector<std::int64_t> sizes_;
-  std::vector<std::vector<int>> neighbours_;  // by buffer: buffers live together with it
-  std::vector<std::vector<int>> members_;     // by section
+  std::vector<std::vector<int>> neighbours_;  // buffers that are live together with each buffer
+  std::vector<std::vector<int>> members_;     // buffers of each section
   std::function<bool()> stop_;
   const std::vector<int>* rank_ = nullptr;
 
@@ -103,7 +102,7 @@ class HeightSearch {
   // The unplaced buffers of each section: bytes, number, least at_least_.
   std::vector<std::int64_t> unplaced_bytes_, lowest_in_;
   std::vector<int> unplaced_count_;
-  std::vector<std::int64_t> failures_;  // by section: checks that failed there
+  std::vector<std::int64_t> failures_;  // checks that failed in each section
 
   std::vector<int> marked_;  // sections to be checked
   std::vector<char> is_marked_;

@@ -65,7 +65,7 @@ class PackedAllocator {
   Bytes allocated_;
   Bytes active_;
   Bytes reserved_;
-  std::vector<Bytes> size_;          // by allocation, rounded
+  std::vector<Bytes> size_;          // rounded size of each allocation
   std::vector<std::uint32_t> late_;  // allocations that wait for events
 };
 

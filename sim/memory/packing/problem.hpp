@@ -29,7 +29,7 @@ struct PackingProblem {
 };
 
 struct Packing {
-  std::vector<Bytes> offsets;  // by buffer
+  std::vector<Bytes> offsets;  // offset of each buffer
   Bytes height;
 };
 

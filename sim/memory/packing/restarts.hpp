@@ -35,11 +35,11 @@ class Restarts {
 
   void weigh();
   [[nodiscard]] std::vector<int> rank_by(const Order& order, double noise);
-  [[nodiscard]] double uniform();  // in [0, 1)
+  [[nodiscard]] double uniform();  // a random number in [0, 1)
 
   std::vector<SectionSpan> spans_;
-  std::vector<double> weights_;      // by section
-  std::vector<double> keys_[kKeys];  // by buffer
+  std::vector<double> weights_;      // weight of each section
+  std::vector<double> keys_[kKeys];  // keys of each buffer
   std::mt19937_64 random_{1};
   std::size_t restarts_ = 0;
   std::int64_t node_limit_ = 0;

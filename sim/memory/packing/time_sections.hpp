@@ -26,7 +26,7 @@ struct SectionSpan {
 
 struct TimeSections {
   int count = 0;
-  std::vector<SectionSpan> spans;  // by buffer
+  std::vector<SectionSpan> spans;  // sections of each buffer
 };
 [[nodiscard]] TimeSections time_sections(const PackingProblem& problem);
 

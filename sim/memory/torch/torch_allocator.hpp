@@ -106,7 +106,7 @@ class TorchAllocator {
   TorchCachingAllocator core_;
   TorchStream stream_;
   bool captures_;
-  std::vector<TorchBlock*> blocks_;  // by id
+  std::vector<TorchBlock*> blocks_;  // block of each id
   std::vector<char> deferred_;       // by id: freed, but a stream may still use it
   // by id: the stream whose pool it comes from where that is not compute's; empty where none does
   std::vector<TorchStream> other_stream_;

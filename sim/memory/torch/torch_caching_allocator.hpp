@@ -31,7 +31,7 @@ enum class SegmentAction : std::uint8_t { kAlloc, kFree, kMap, kUnmap, kOutOfMem
 
 struct SegmentEvent {
   SegmentAction action = SegmentAction::kAlloc;
-  Bytes address;  // for an out-of-memory: free bytes of the device
+  Bytes address;  // address; of an out-of-memory: free bytes of the device
   Bytes size;
   TorchStream stream = 0;
 };
@@ -41,7 +41,7 @@ struct TorchOutOfMemory {
   Bytes segment;  // asked of the device
   Bytes capacity;
   Bytes device_free;
-  std::optional<Bytes> allowed;  // by the memory fraction
+  std::optional<Bytes> allowed;  // limit by the memory fraction
   Bytes allocated;
   Bytes reserved;
   Bytes private_pools;  // free blocks of private pools, which the text calls allocated
@@ -60,7 +60,7 @@ struct TorchSegment {
   bool expandable = false;
   Bytes allocated;
   Bytes active;
-  std::vector<const TorchBlock*> blocks;  // by address
+  std::vector<const TorchBlock*> blocks;  // blocks sorted by address
 };
 
 class TorchCachingAllocator {
@@ -114,7 +114,7 @@ class TorchCachingAllocator {
   [[nodiscard]] bool events_pending() const { return events_ > 0; }
   void record_segment_events(bool on) { records_segment_events_ = on; }
   [[nodiscard]] const std::vector<SegmentEvent>& segment_events() const { return segment_events_; }
-  [[nodiscard]] std::vector<TorchSegment> segments() const;  // by address
+  [[nodiscard]] std::vector<TorchSegment> segments() const;  // sorted by address
 
   // Returns the free bytes that release_cached() could not give back: inactive_split_bytes and, in
   // expandable ranges, which that statistic leaves out, free memory that shares a page with a block

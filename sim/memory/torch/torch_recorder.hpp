@@ -26,8 +26,8 @@ enum class TorchTraceAction : std::uint8_t {
 struct TorchTraceEntry {
   TorchTraceAction action = TorchTraceAction::kAlloc;
   AllocationId allocation;  // invalid where the entry is about a segment
-  Bytes address;            // for an out-of-memory: free bytes of the device
-  Bytes size;               // for an allocation: as requested
+  Bytes address;            // address; of an out-of-memory: free bytes of the device
+  Bytes size;               // size; of an allocation: as requested
 };
 
 class TorchRecorder {
@@ -91,7 +91,7 @@ class TorchRecorder {
   void add_segment_events();
 
   TorchAllocator torch_;
-  std::vector<char> deferred_;  // by allocation
+  std::vector<char> deferred_;  // whether the free of each allocation is deferred
   std::vector<TorchTraceEntry> entries_;
   std::size_t seen_ = 0;  // segment events that have become entries
 };

@@ -48,7 +48,7 @@ struct TorchStatistics {
   TorchPoolStatistic<Bytes> reserved_bytes;
   TorchPoolStatistic<Bytes> active_bytes;
   TorchPoolStatistic<Bytes> inactive_split_bytes;
-  TorchPoolStatistic<Bytes> requested_bytes;  // before rounding; falls when a free is complete
+  TorchPoolStatistic<Bytes> requested_bytes;          // not rounded; falls when a free is complete
   TorchStatistic<std::int64_t> oversize_allocations;  // blocks of at least max_split_size
   TorchStatistic<std::int64_t> oversize_segments;
   std::int64_t num_alloc_retries = 0;

@@ -21,14 +21,14 @@ inline constexpr Bytes kTorchBlockMultiple{512};  // CUDACachingAllocator, kMinB
 }
 
 struct LiveAllocation {
-  Bytes bytes;        // as requested
+  Bytes bytes;        // bytes as requested
   std::string label;  // names the tensor, as far as the recording says
   RecordedNames names;
 };
 
 // The first moment at which the most bytes are live: allocated, and not yet freed by the program.
 struct RecordedPeak {
-  std::vector<LiveAllocation> live;  // in the order of their allocation
+  std::vector<LiveAllocation> live;  // allocations in the order in which they were made
   std::size_t unordered = 0;    // how many of the first ones were live when the recording began
   Bytes bytes;                  // bytes of `live`
   Bytes reserved;               // bytes in segments at that moment

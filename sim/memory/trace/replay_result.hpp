@@ -60,7 +60,7 @@ struct ReplayedSegment {
   bool expandable = false;
   Bytes allocated;
   Bytes active;
-  std::vector<ReplayedBlock> blocks;  // by address
+  std::vector<ReplayedBlock> blocks;  // blocks sorted by address
 };
 struct ReplayedSegmentEvent {
   SegmentAction action = SegmentAction::kAlloc;
@@ -71,7 +71,7 @@ struct ReplayedSegmentEvent {
 
 struct ReplayResult {
   std::int64_t rows = 0;
-  TorchStatistics statistics;  // for bfc and ideal those that they have
+  TorchStatistics statistics;  // all of torch; of bfc and ideal those that they have
   Bytes peak_live_512;         // live requests rounded to 512 bytes: no allocator needs less
   std::string oom_message;     // message of the first failure; empty when there was none
   ReplayState final_state;

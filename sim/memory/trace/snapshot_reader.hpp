@@ -29,7 +29,7 @@ struct SnapshotSummary {
   // first, in the order of their addresses; when they were asked for is not known.
   std::int64_t live_blocks = 0;
   Bytes live_bytes;
-  Bytes reserved_before;  // of segments at the beginning of the recording
+  Bytes reserved_before;  // bytes of segments at the beginning of the recording
   // Final blocks in use where the trace says that nothing is in use; left out.
   std::int64_t contradicting_blocks = 0;
   // Runs of freed segments that were taken as an allocator's retry, and those taken as an
@@ -68,7 +68,7 @@ class SnapshotReader {
   struct Row {
     TraceRow row;
     std::size_t offset = 0;  // offset of the entry in the file
-    Bytes reserved;          // beyond reserved_before
+    Bytes reserved;          // bytes beyond reserved_before
     std::uint32_t label = 0;
   };
 

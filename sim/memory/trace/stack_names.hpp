@@ -15,7 +15,7 @@ struct RecordedNames {
   std::string phase;   // "initial", "forward", "backward", "optimizer"
   std::string op;      // operator_family(); for an optimizer "create_state" or "update"
   std::string layer;   // "h.3.attn"
-  std::string tensor;  // within the model
+  std::string tensor;  // name within the model
 
   friend bool operator==(const RecordedNames&, const RecordedNames&) = default;
 };

@@ -56,7 +56,7 @@ class TraceReader {
   LineReader lines_;
   std::string_view line_;
   std::array<std::size_t, kFields> column_{};     // column of the file, by field
-  std::size_t columns_ = 0;                       // up to the last one that is needed
+  std::size_t columns_ = 0;                       // columns up to the last one needed
   std::array<std::string_view, kFields> text_{};  // texts of the last row
   std::array<std::size_t, kFields> offset_{};     // offsets in the line
 };
