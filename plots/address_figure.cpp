@@ -30,7 +30,7 @@ Duration time_in_step(const MemoryTimeline& timeline, std::size_t point,
   return std::clamp(time, options.begin, options.end) - options.begin;
 }
 
-// Finds when each block goes back to the allocator: `point` by point that allocates, in order.
+// Finds when each allocation goes back to the allocator: `point` by point that allocates, in order.
 std::vector<std::size_t> returns_of(const StepProgram& program, const MemoryTimeline& timeline) {
   std::vector<std::size_t> returns;
   IdVector<AllocationId, std::size_t> latest(program.allocations.size(), 0);
@@ -60,7 +60,7 @@ AddressFigure address_figure(const TrainingGraph& graph, const StepProgram& prog
   const MemoryFigureOptions& options = figure.options;
   addresses.height = offsets.end();
   for (const AddressSegment& segment : layout.segments) {
-    AddressBlock shown{
+    AddressSpan shown{
         .begin = address_figure_detail::time_in_step(timeline, segment.since, options),
         .end = address_figure_detail::time_in_step(timeline, segment.until, options),
         .offset = offsets.of(segment.address),
@@ -81,14 +81,13 @@ AddressFigure address_figure(const TrainingGraph& graph, const StepProgram& prog
     if (point.sign <= 0) continue;
     const std::size_t index = allocation++;
     const Bytes offset = offsets.of(layout.addresses[index]);
-    AddressBlock block{
-        .tensor = allocation_name(graph, program, point.allocation),
-        .role = program.allocations[point.allocation].role,
-        .begin = address_figure_detail::time_in_step(timeline, i, options),
-        .end = address_figure_detail::time_in_step(timeline, returns[index], options),
-        .offset = offset,
-        .bytes = program.allocations[point.allocation].bytes};
-    if (offset.count >= 0 && block.begin < block.end) addresses.blocks.push_back(block);
+    AddressSpan span{.tensor = allocation_name(graph, program, point.allocation),
+                     .role = program.allocations[point.allocation].role,
+                     .begin = address_figure_detail::time_in_step(timeline, i, options),
+                     .end = address_figure_detail::time_in_step(timeline, returns[index], options),
+                     .offset = offset,
+                     .bytes = program.allocations[point.allocation].bytes};
+    if (offset.count >= 0 && span.begin < span.end) addresses.allocations.push_back(span);
   }
   return addresses;
 }
@@ -106,13 +105,13 @@ SvgChart address_chart(const AddressFigure& addresses, const MemoryFigure& figur
              .end = std::max(static_cast<double>(addresses.height.count), 1.0)};
   chart.bands = phase_bands(figure);
   std::set<address_figure_detail::Pixels> drawn;
-  const auto add = [&](std::size_t area, const AddressBlock& block) {
-    const double low = static_cast<double>(block.offset.count);
+  const auto add = [&](std::size_t area, const AddressSpan& span) {
+    const double low = static_cast<double>(span.offset.count);
     const SvgRectangle shown{.area = area,
-                             .begin = address_figure_detail::seconds(block.begin),
-                             .end = address_figure_detail::seconds(block.end),
+                             .begin = address_figure_detail::seconds(span.begin),
+                             .end = address_figure_detail::seconds(span.end),
                              .low = low,
-                             .high = low + static_cast<double>(block.bytes.count)};
+                             .high = low + static_cast<double>(span.bytes.count)};
     const auto across = [&](double x) {
       return std::lround(std::floor(x / chart.x.end * chart.plot_width));
     };
@@ -125,21 +124,21 @@ SvgChart address_chart(const AddressFigure& addresses, const MemoryFigure& figur
   };
   chart.areas.push_back(
       {.label = "segments; free where nothing lies", .rgb = address_figure_detail::kSegmentInk});
-  for (const AddressBlock& segment : addresses.segments)
+  for (const AddressSpan& segment : addresses.segments)
     add(0, segment);
   drawn.clear();
   std::array<std::size_t, kRoles> area_of{};
   for (const Role role : kStackOrder) {
-    const bool used = std::any_of(addresses.blocks.begin(), addresses.blocks.end(),
-                                  [&](const AddressBlock& block) { return block.role == role; });
+    const bool used = std::any_of(addresses.allocations.begin(), addresses.allocations.end(),
+                                  [&](const AddressSpan& span) { return span.role == role; });
     if (!used) continue;
     const AreaInk ink = ink_of(role);
     area_of[static_cast<std::size_t>(role)] = chart.areas.size();
     chart.areas.push_back(
         {.label = std::string(style_of(role).label), .rgb = ink.rgb, .hatch = ink.hatch});
   }
-  for (const AddressBlock& block : addresses.blocks)
-    add(area_of[static_cast<std::size_t>(block.role)], block);
+  for (const AddressSpan& span : addresses.allocations)
+    add(area_of[static_cast<std::size_t>(span.role)], span);
   chart.notes.push_back(fmt::format("at the peak {} of {} free",
                                     format_bytes(addresses.free_at_peak),
                                     format_bytes(addresses.reserved_at_peak)));
@@ -149,14 +148,14 @@ SvgChart address_chart(const AddressFigure& addresses, const MemoryFigure& figur
 
 void write_address_figure_csv(std::ostream& out, const AddressFigure& addresses) {
   out << "tensor,role,begin_ns,end_ns,offset_bytes,size_bytes\n";
-  const auto row = [&](const AddressBlock& block, std::string_view role) {
-    out << fmt::format("{},{},{},{},{},{}\n", csv_field(block.tensor), role, block.begin.count(),
-                       block.end.count(), block.offset.count, block.bytes.count);
+  const auto row = [&](const AddressSpan& span, std::string_view role) {
+    out << fmt::format("{},{},{},{},{},{}\n", csv_field(span.tensor), role, span.begin.count(),
+                       span.end.count(), span.offset.count, span.bytes.count);
   };
-  for (const AddressBlock& segment : addresses.segments)
+  for (const AddressSpan& segment : addresses.segments)
     row(segment, "segment");
-  for (const AddressBlock& block : addresses.blocks)
-    row(block, name_of(block.role));
+  for (const AddressSpan& span : addresses.allocations)
+    row(span, name_of(span.role));
 }
 
 }  // namespace tidemark

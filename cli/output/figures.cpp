@@ -72,7 +72,7 @@ void add_addresses_svg(OutputFolder& output, const std::string& stem, const Deta
   const MemoryFigure figure = figure_of(point, reproduce);
   const AddressFigure addresses = address_figure(point.detail.model->training, compiled.program,
                                                  point.detail.timeline, layout, figure);
-  if (addresses.blocks.empty()) return;
+  if (addresses.allocations.empty()) return;
   add_chart(output, stem, address_chart(addresses, figure));
   write_address_figure_csv(output.add(stem + ".svg.csv"), addresses);
 }

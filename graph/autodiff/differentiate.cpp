@@ -23,8 +23,8 @@ void GradientTape::save_operands(NodeId id, const NodeView& view, BackwardKernel
   SavedBy& kept = saved_[id];
   for (std::size_t i : set.inputs()) {
     const StorageId storage = view.input(i).storage;
-    const NodeId maker = remaker_[storage];
-    if (maker.valid()) kept.remade.push_back(maker);
+    const NodeId maker = recomputed_by_[storage];
+    if (maker.valid()) kept.recomputed.push_back(maker);
     kept.storages.push_back(
         maker.valid() ? graph_.tensors[graph_.nodes[maker].inputs.front()].storage : storage);
   }
@@ -60,8 +60,8 @@ void GradientTape::emit_forward(NodeId id) {
     if (shared && view.is_in_place()) kernel.mutates.push_back(tensor);
   }
   if (is_differentiable(node)) save_operands(id, view, kernel);
-  if (node.family->remade_in_backward) {
-    remaker_[view.output().storage] = id;
+  if (node.family->recomputed_in_backward) {
+    recomputed_by_[view.output().storage] = id;
     training_.storages[view.output().storage].role = Role::kCommunication;
   }
   if (node.family->emit != nullptr) {
@@ -113,7 +113,7 @@ void GradientTape::emit_backward(NodeId id) {
   saved_until_ = {};
   const std::size_t before = part_->size();
   const NodeView view(graph_, id, rules_);
-  remake_for(id);
+  recompute_for(id);
   BackwardBuilder builder(*this, view);
   node.family->backward(builder);
   for (const auto& [target, gradient] : results_)
@@ -242,8 +242,8 @@ void GradientTape::emit_ends() {
 TrainingGraph GradientTape::run() {
   parameter_.assign(graph_.tensors.size(), ParameterId());
   reached_.assign(graph_.nodes.size(), 0);
-  remaker_.assign(graph_.storages.size(), NodeId());
-  remade_.assign(graph_.storages.size(), StorageId());
+  recomputed_by_.assign(graph_.storages.size(), NodeId());
+  recomputed_.assign(graph_.storages.size(), StorageId());
   for (ParameterId p : ids_of(graph_.parameters))
     parameter_[graph_.parameters[p].tensor] = p;
   for (const Node& node : graph_.nodes) {

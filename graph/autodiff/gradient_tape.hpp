@@ -44,8 +44,8 @@ class GradientTape final : public BackwardTape {
   void emit_forward(NodeId id);
   void save_operands(NodeId id, const NodeView& view, BackwardKernel& kernel);
   [[nodiscard]] StorageId content_of(StorageId storage) const;
-  void remake(NodeId maker);
-  void remake_for(NodeId reader);
+  void recompute(NodeId maker);
+  void recompute_for(NodeId reader);
   void issue_early();
   [[nodiscard]] bool are_independent(OperatorId a, OperatorId b) const;
   void emit_root_gradient();
@@ -80,7 +80,7 @@ class GradientTape final : public BackwardTape {
   struct SavedBy {  // operands that one node keeps for its backward
     std::vector<StorageId> storages;
     std::vector<std::pair<std::string_view, Tensor>> extras;
-    std::vector<NodeId> remade;  // nodes whose outputs backward makes again for this one
+    std::vector<NodeId> recomputed;  // nodes whose outputs backward recomputes for this one
   };
   IdVector<NodeId, SavedBy> saved_;
   IdVector<NodeId, OperatorId> forward_operator_;      // last kernel issued at or before the node
@@ -88,8 +88,8 @@ class GradientTape final : public BackwardTape {
   IdVector<TensorId, int> uses_left_;                  // gradients still to come of each parameter
   IdVector<StorageId, int> references_;                // pending gradients that share a storage
   IdVector<NodeId, char> reached_;                     // whether backward reaches the node
-  IdVector<StorageId, NodeId> remaker_;    // the node that makes the storage again in backward
-  IdVector<StorageId, StorageId> remade_;  // the storage that has its content in backward by now
+  IdVector<StorageId, NodeId> recomputed_by_;   // the node that recomputes the storage in backward
+  IdVector<StorageId, StorageId> recomputed_;   // the storage that has its content in backward
   IdVector<StorageId, OperatorId> created_by_;  // find_creators(); empty until then
   // The parameter of a leaf; a view of a parameter is no leaf.
   IdVector<TensorId, ParameterId> parameter_;

@@ -35,9 +35,9 @@ struct OperatorFamily {
   int variant = 0;
   // Emits the kernels of a forward that runs several; `forward` is null then.
   void (*emit)(ForwardBuilder&) = nullptr;
-  // Nobody keeps the output for backward: the same kernel makes it again, from input 0, before the
+  // The output is not kept for backward: the same kernel recomputes it from input 0 before the
   // first backward node that reads it.
-  bool remade_in_backward = false;
+  bool recomputed_in_backward = false;
   // Its kernels are a library's own, which a compiler of modules does not look into.
   bool opaque = false;
 };

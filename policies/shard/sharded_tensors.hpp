@@ -50,7 +50,7 @@ struct RowShard {
 // Returns ceil(elements / ranks) elements, whatever the parameter's shape.
 [[nodiscard]] RowShard element_shard(const Parameter& parameter, int ranks);
 
-// Lets go of these gradients in zero_grad, and no longer of those of whole parameters.
+// Releases these gradients in zero_grad, and no longer of those of whole parameters.
 void release_in_zero_grad(TrainingGraph& graph, const std::vector<StorageId>& gradients);
 // Fills these gradients in zero_grad, and no longer those of whole parameters.
 void fill_in_zero_grad(TrainingGraph& graph, const std::vector<StorageId>& gradients);

@@ -175,12 +175,12 @@ std::int64_t decode_accumulate(const Decoder& training, const ModelReference& mo
 }
 
 void check_micro_batches(const Decoder& training, const TrainingOptions& options) {
-  const std::int64_t rounds = options.accumulate * options.steps;
-  if (rounds <= kMaxMicroBatches) return;
+  const std::int64_t micro_batches = options.accumulate * options.steps;
+  if (micro_batches <= kMaxMicroBatches) return;
   training.fail_at(training.has("global_batch") ? "global_batch" : "accumulate",
                    fmt::format("{} micro-batches in each of {} steps are {}; at most {} are "
                                "simulated in all",
-                               options.accumulate, options.steps, rounds, kMaxMicroBatches));
+                               options.accumulate, options.steps, micro_batches, kMaxMicroBatches));
 }
 
 // The keys about sequences, images and attention that a model reads.

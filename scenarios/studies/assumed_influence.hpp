@@ -1,5 +1,5 @@
 // Finds the assumed figures of a device's profile that a result hangs on: each is varied over its
-// range, and the same program is run again where its prices change.
+// range, and the same program is rerun where its prices change.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// The picture of addresses: blocks lie inside segments and over no other block, from when to when
-// they are there.
+// The picture of addresses: allocations lie inside segments and over no other allocation that
+// is there at the same time.
 #include "plots/address_figure.hpp"
 
 #include <algorithm>
@@ -45,7 +45,7 @@ struct Run {
   }
 };
 
-bool overlap(const AddressBlock& a, const AddressBlock& b) {
+bool overlap(const AddressSpan& a, const AddressSpan& b) {
   return a.begin < b.end && b.begin < a.end && a.offset < b.offset + b.bytes &&
          b.offset < a.offset + a.bytes;
 }
@@ -66,27 +66,27 @@ TEST_SUITE("unit") {
 }
 
 TEST_SUITE("golden") {
-  TEST_CASE("blocks lie in segments and over no other, and what is free at the peak is told") {
+  TEST_CASE("allocations lie in segments and over no other, and what is free at the peak is told") {
     for (const std::string more : {"", ", policies: [checkpoint_every: {period: 1}]"}) {
       CAPTURE(more);
       const Run run(more);
       const AddressFigure& shown = run.addresses;
-      REQUIRE(shown.blocks.size() > 50);
+      REQUIRE(shown.allocations.size() > 50);
       REQUIRE_FALSE(shown.segments.empty());
       int outside = 0;
       int clashes = 0;
-      for (std::size_t i = 0; i < shown.blocks.size(); ++i) {
-        const AddressBlock& block = shown.blocks[i];
-        CHECK(block.begin < block.end);
-        CHECK(block.end <= run.detail.timeline.end - run.detail.timeline.last_step_begin);
+      for (std::size_t i = 0; i < shown.allocations.size(); ++i) {
+        const AddressSpan& span = shown.allocations[i];
+        CHECK(span.begin < span.end);
+        CHECK(span.end <= run.detail.timeline.end - run.detail.timeline.last_step_begin);
         const bool inside = std::any_of(
-            shown.segments.begin(), shown.segments.end(), [&](const AddressBlock& segment) {
-              return block.offset >= segment.offset &&
-                     block.offset + block.bytes <= segment.offset + segment.bytes;
+            shown.segments.begin(), shown.segments.end(), [&](const AddressSpan& segment) {
+              return span.offset >= segment.offset &&
+                     span.offset + span.bytes <= segment.offset + segment.bytes;
             });
         outside += inside ? 0 : 1;
         for (std::size_t k = 0; k < i; ++k)
-          clashes += overlap(block, shown.blocks[k]) ? 1 : 0;
+          clashes += overlap(span, shown.allocations[k]) ? 1 : 0;
       }
       CHECK(outside == 0);
       CHECK(clashes == 0);
@@ -102,7 +102,8 @@ TEST_SUITE("golden") {
     REQUIRE(chart.bands.size() == 3);
     CHECK(chart.bands[1].label == "backward");
     CHECK(chart.rectangles.size() > 20);
-    CHECK(chart.rectangles.size() <= run.addresses.blocks.size() + run.addresses.segments.size());
+    CHECK(chart.rectangles.size() <=
+          run.addresses.allocations.size() + run.addresses.segments.size());
     for (const SvgRectangle& shown : chart.rectangles) {
       CHECK(shown.area < chart.areas.size());
       CHECK(shown.high <= chart.y.end);
@@ -117,11 +118,11 @@ TEST_SUITE("golden") {
     const std::string rows = csv.str();
     CHECK(rows.starts_with("tensor,role,begin_ns,end_ns,offset_bytes,size_bytes\n,segment,0,"));
     CHECK(static_cast<std::size_t>(std::count(rows.begin(), rows.end(), '\n')) ==
-          1 + run.addresses.blocks.size() + run.addresses.segments.size());
+          1 + run.addresses.allocations.size() + run.addresses.segments.size());
   }
 
   TEST_CASE("an allocator that only counts bytes has no picture of addresses") {
-    CHECK(Run(", allocator: ideal").addresses.blocks.empty());
+    CHECK(Run(", allocator: ideal").addresses.allocations.empty());
   }
 }
 

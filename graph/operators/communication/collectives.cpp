@@ -150,7 +150,7 @@ constexpr OperatorFamily kAllGather{
     .forward = forward_gather,
     .save = save_input,
     .backward = backward_gather,
-    .remade_in_backward = true};
+    .recomputed_in_backward = true};
 constexpr OperatorFamily kGatherWhole{
     .name = "gather_whole",
     .summary = "the whole of which each rank has a part; all ranks go on alike",

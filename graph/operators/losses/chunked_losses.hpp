@@ -9,7 +9,7 @@
 namespace tidemark {
 
 // One chunk of rows under torch.utils.checkpoint without reentrance: forward keeps no logits, and
-// backward computes them again. Attribute `loss_dtype`: the type of the log-probabilities.
+// backward recomputes them. Attribute `loss_dtype`: the type of the log-probabilities.
 [[nodiscard]] const OperatorFamily& checkpointed_cross_entropy_family();
 
 // All rows, `rows` of them at a time: the gradients of rows and weight are made in forward, in the
@@ -19,7 +19,7 @@ namespace tidemark {
 [[nodiscard]] const OperatorFamily& fused_cross_entropy_family();
 
 // Tiles of logits that never leave the multiprocessor: keeps the rows and one number per row, and
-// backward computes the tiles again.
+// backward recomputes the tiles.
 [[nodiscard]] const OperatorFamily& cut_cross_entropy_family();
 
 }  // namespace tidemark

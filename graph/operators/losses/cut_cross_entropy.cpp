@@ -35,7 +35,7 @@ void save(SavedSet& saved) {
   saved.extra("log_sums", {head_extent(node).rows}, DType::kFloat32);
 }
 
-// One kernel computes each tile again and adds it to both gradients: three products.
+// One kernel recomputes each tile and adds it to both gradients: three products.
 void backward(BackwardBuilder& b) {
   const NodeView& node = b.node();
   BackwardBuilder::Kernel kernel{.name = "cut_cross_entropy.backward",

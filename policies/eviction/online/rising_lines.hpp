@@ -79,7 +79,7 @@ class RisingLines {
     std::size_t asked = 0;   // calls of top() during this epoch
 
     [[nodiscard]] double chord(std::int64_t now) const {
-      // Exact, so that lines as high as the leaders do not move up and down without end.
+      // Exact, so that lines as high as the leaders do not move up and down endlessly.
       if (now == begin) return lowest;
       if (end <= begin) return highest;
       const double part = static_cast<double>(now - begin) / static_cast<double>(end - begin);

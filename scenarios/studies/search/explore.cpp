@@ -290,18 +290,18 @@ void Exploration::simulate_best_first() {
   });
   std::size_t most = kFirst;
   for (std::size_t next = 0; next < order.size(); most = std::min(2 * most, kMost)) {
-    std::vector<std::size_t> round;
-    for (; next < order.size() && round.size() < most; ++next) {
+    std::vector<std::size_t> batch;
+    for (; next < order.size() && batch.size() < most; ++next) {
       const std::size_t i = order[next];
       if (cannot_be_better(prospects_[i])) {
         exclude(i);
       } else {
-        round.push_back(i);
+        batch.push_back(i);
       }
     }
-    for_each_parallel(round.size(), threads_,
-                      [&](std::size_t k) { simulate_or_exclude(round[k]); });
-    for (const std::size_t i : round) {
+    for_each_parallel(batch.size(), threads_,
+                      [&](std::size_t k) { simulate_or_exclude(batch[k]); });
+    for (const std::size_t i : batch) {
       if (simulated_[i]) add_answer(*simulated_[i]);
     }
   }

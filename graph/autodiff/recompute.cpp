@@ -1,4 +1,4 @@
-// Tensors that backward makes again instead of keeping them, and the place of communication among
+// Tensors that backward recomputes instead of keeping them, and the place of communication among
 // the kernels of backward.
 #include <algorithm>
 #include <string>
@@ -18,15 +18,15 @@ Tensor GradientTape::create_temporary(std::string_view name, const Shape& shape,
 
 // Returns the storage that has the content of a storage of forward by now.
 StorageId GradientTape::content_of(StorageId storage) const {
-  const bool remade = remade_.contains(storage) && remade_[storage].valid();
-  return remade ? remade_[storage] : storage;
+  const bool recomputed = recomputed_.contains(storage) && recomputed_[storage].valid();
+  return recomputed ? recomputed_[storage] : storage;
 }
 
-void GradientTape::remake(NodeId maker) {
+void GradientTape::recompute(NodeId maker) {
   const Node& node = graph_.nodes[maker];
   Tensor result = graph_.tensors[node.outputs.front()];
   const StorageId made = result.storage;
-  if (remade_[made].valid()) return;
+  if (recomputed_[made].valid()) return;
   const NodeView view(graph_, maker, rules_);
   const NodeId reader = std::exchange(current_, maker);
   result.storage = create_temporary(node.family->name, result.shape, result.dtype).storage;
@@ -36,13 +36,13 @@ void GradientTape::remake(NodeId maker) {
           .creates = {result},
           .work = node.family->forward(view).work});
   current_ = reader;
-  remade_[made] = result.storage;
+  recomputed_[made] = result.storage;
 }
 
-// Makes again what a backward node is about to read and nobody has kept.
-void GradientTape::remake_for(NodeId reader) {
-  for (NodeId maker : saved_[reader].remade)
-    remake(maker);
+// Recomputes what a backward node is about to read and forward has not kept.
+void GradientTape::recompute_for(NodeId reader) {
+  for (NodeId maker : saved_[reader].recomputed)
+    recompute(maker);
 }
 
 bool GradientTape::are_independent(OperatorId a, OperatorId b) const {
