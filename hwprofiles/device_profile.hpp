@@ -257,7 +257,7 @@ class ProfileCache {
   // Returns the profile in `file`, laid over what it extends; read when it is first asked for. The
   // reference lives as long as the cache. Throws UserError as load_device_profile() does.
   [[nodiscard]] const Value& read(const std::string& file, std::span<const std::string> folders);
-  // Returns the same as it is decoded.
+  // Returns the decoded profile, which read() returns as a document.
   [[nodiscard]] const DeviceProfile& decoded(const std::string& file,
                                              std::span<const std::string> folders);
 

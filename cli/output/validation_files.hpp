@@ -8,9 +8,9 @@
 
 namespace tidemark {
 
-// Adds the three to the folder. rows.csv has every row, the worst first: group, metric, row, file,
-// line, predicted, measured, error. The picture shows times, or where there are none the most
-// frequent metric.
+// Adds the three files of a validation to the folder. rows.csv has every row, the worst first:
+// group, metric, row, file, line, predicted, measured, error. The picture shows times, or where
+// there are none the most frequent metric.
 void add_validation_files(OutputFolder& folder, const Validation& validation);
 
 // Returns how far a row is off, whichever way: |log(predicted / measured)|, at most 1 for a check

@@ -9,8 +9,8 @@
 
 namespace tidemark {
 
-// The end of a table of points: with the fastest and the leanest, or without, for a caller that
-// says itself what they come to.
+// The end of a table of points: kVerdict names the fastest point and the one that needs the least
+// memory; kNone leaves the conclusion to the caller.
 enum class TableEnd : std::uint8_t { kVerdict, kNone };
 
 // Returns a row per point in the order given: what it changes, whether it fits, memory, time,

@@ -9,9 +9,9 @@
 
 namespace tidemark {
 
-// Returns the lines of all documents, in their order.
+// Returns the figures that scenario documents list under `published`, in the documents' order.
 [[nodiscard]] std::vector<std::string> published_of(std::span<const Value> documents);
-// Returns such lines as they are printed below a table; empty where there are none.
+// Returns the published figures as they are printed below a table; empty where there are none.
 [[nodiscard]] std::string published_text(const std::vector<std::string>& lines, bool colour);
 
 }  // namespace tidemark

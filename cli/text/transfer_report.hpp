@@ -13,12 +13,12 @@ namespace tidemark {
 // nothing has moved.
 [[nodiscard]] std::string transfer_verdict(const PointResult& point);
 
-// Returns the time lost to each link and each tensor that moved, largest stall first: `top` of
-// them. `width` of the terminal, 0 without.
+// Returns the time lost to each link, and to the `top` tensors with the largest stalls. `width` is
+// the terminal's; 0 where there is none.
 [[nodiscard]] std::string explain_transfers(const PointResult& point, const PointDetail& detail,
                                             std::size_t top, bool colour, std::size_t width);
 
-// Returns the same for `explain --json`, with every tensor.
+// Returns the time lost to each link and to every tensor that moved, for `explain --json`.
 [[nodiscard]] nlohmann::ordered_json transfers_json(const PointResult& point,
                                                     const PointDetail& detail);
 

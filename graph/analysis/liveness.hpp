@@ -44,7 +44,7 @@ struct Liveness {
 
 [[nodiscard]] Liveness analyze_liveness(const TrainingGraph& graph, const ProgramOrder& order);
 
-// Whether touch `i` of an occurrence goes to a scratch allocation.
+// Returns whether touch `touch_index` of an occurrence goes to a scratch allocation.
 [[nodiscard]] inline bool is_scratch(const Occurrence& occurrence, std::size_t touch_index) {
   return touch_index < 32 && ((occurrence.scratch >> touch_index) & 1U) != 0;
 }

@@ -58,7 +58,7 @@ struct StepSchedule {
 // Returns the schedule of a step that only evaluates: the forwards of the graph's micro-batches and
 // the end of the step.
 [[nodiscard]] StepSchedule forward_schedule(const TrainingGraph& graph);
-// Returns the same with the forwards of `work`, in their order.
+// Returns the schedule of a step that only evaluates, with the forwards of `work` in their order.
 [[nodiscard]] StepSchedule forward_schedule(const TrainingGraph& graph,
                                             std::span<const ScheduledPart> work);
 

@@ -18,8 +18,8 @@ namespace tidemark {
 // until the loss is computed; .grad lives until zero_grad.
 [[nodiscard]] TrainingGraph differentiate(const Graph& graph, const FrameworkRules& rules,
                                           const DifferentiateOptions& options);
-// Does the same for a pipeline's chunk, whose boundary is given; backward starts from the gradients
-// that are received. `transfers` receives the storages that are sent and received.
+// Differentiates a pipeline's chunk, whose boundary `options` name; backward starts from the
+// gradients that are received. `transfers` receives the storages that are sent and received.
 [[nodiscard]] TrainingGraph differentiate(const Graph& graph, const FrameworkRules& rules,
                                           const DifferentiateOptions& options,
                                           StageTransfers& transfers);

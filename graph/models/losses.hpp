@@ -19,8 +19,8 @@ namespace tidemark {
 // nothing. Throws UserError for cosine_embedding, triplet and ctc, which take the outputs of a file
 // in ONNX.
 void add_loss(ModelBuilder& builder, TensorId result, LossKind kind, bool narrow = false);
-// The same of results_of(options.loss) results, the first of which is the model's output. ctc needs
-// options.target_length.
+// Takes the mean loss of results_of(options.loss) results, of which the first is the model's
+// output. ctc needs options.target_length.
 void add_loss(ModelBuilder& builder, std::span<const TensorId> results,
               const ModelOptions& options);
 

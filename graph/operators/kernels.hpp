@@ -47,7 +47,7 @@ void create_elementwise(Inference& inference, const Shape& shape, DType dtype);
 // Returns the probability `p` with which dropout zeroes what it drops: elements, channels or
 // samples. With p = 0 it returns its input itself.
 [[nodiscard]] double dropout_probability(const Attributes& attributes);
-// Returns the same, and requires that it lies in [0, 1).
+// Returns the probability of dropout, and requires that it lies in [0, 1).
 [[nodiscard]] double required_dropout_probability(Inference& inference);
 
 // Creates a fresh gradient in the memory order of `like`.

@@ -88,7 +88,8 @@ class GraphCopy {
 // does neither.
 [[nodiscard]] Graph rewrite_graph(const Graph& source,
                                   const std::function<void(GraphCopy&, NodeId)>& rewrite);
-// Does the same with a copy whose roots have been changed.
+// Rewrites the source of `copy`, whose roots have been changed already: `rewrite` keeps or replaces
+// every node in order.
 [[nodiscard]] Graph rewrite_graph(GraphCopy& copy,
                                   const std::function<void(GraphCopy&, NodeId)>& rewrite);
 

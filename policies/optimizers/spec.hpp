@@ -49,7 +49,8 @@ struct OptimizerSpec {
 
 // Adds gradient + weight_decay * weights, which later kernels read.
 void add_decayed_gradient(const OptimizerSpec& spec, OptimizerKernels& kernels);
-// Does the same in the foreach form in place, where the framework's does so (all but SGD).
+// Adds weight_decay * weights: to the gradient in place where the framework's foreach form does so
+// (all optimizers but SGD), else as add_decayed_gradient() does.
 void add_decay(const OptimizerSpec& spec, OptimizerImplementation form, const FrameworkRules& rules,
                OptimizerKernels& kernels);
 

@@ -36,8 +36,8 @@ class OperatorPolicy : public ResidencyPolicy {
   [[nodiscard]] virtual std::vector<bool> recomputed(
       std::span<const ForwardOperator> operators) const = 0;
 
-  // These throw UserError if the model, or the cost graph, lacks what the policy is for. `known`:
-  // the kinds of its forward operators. `chosen`: whether any operator is recomputed.
+  // The checks throw UserError if the model, or the cost graph, lacks the operators that the policy
+  // is for. `known`: the kinds of its forward operators. `chosen`: whether any is recomputed.
   virtual void check_model(const std::set<std::string>& /*known*/, int /*blocks*/) const {}
   virtual void check_model_choice(bool /*chosen*/) const {}
   virtual void check_cost_graph(const std::set<std::string>& /*known*/) const {}

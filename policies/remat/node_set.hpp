@@ -1,4 +1,4 @@
-// Sets of up to 64 W nodes as machine words.
+// Sets of nodes as machine words: NodeSet<W> holds up to 64 * W nodes.
 #pragma once
 
 #include <array>

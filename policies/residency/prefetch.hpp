@@ -1,4 +1,4 @@
-// When an offloaded value comes back: a choice of its own, whatever policy has moved it.
+// Chooses when an offloaded value comes back, whatever policy has moved it.
 //
 //   compute    | B5 | B4 | B3 | B2 |            the value is needed by B2
 //   on_demand            .    <copy>            compute waits for the whole copy

@@ -31,7 +31,7 @@ namespace tidemark {
 // where a departure is to be freed before its copy is over, and where it is used before it is back.
 class CopyQueues {
  public:
-  // Both outlive this. `starts` are those of a step without copies.
+  // Both arguments outlive the queues. `starts`: the operators' starts in a step without copies.
   CopyQueues(const PolicyContext& context, const std::vector<Duration>& starts)
       : context_(context), starts_(starts) {}
   void add(const Departure& departure);

@@ -1,4 +1,4 @@
-// When backward has completed a gradient: the moment at which a framework's hook on it runs.
+// Finds when backward has completed a gradient: a framework's hook on the gradient runs then.
 #pragma once
 
 #include <cstddef>

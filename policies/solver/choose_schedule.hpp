@@ -19,20 +19,21 @@ namespace tidemark {
 class ScheduleChoice {
  public:
   using Clock = std::chrono::steady_clock;
-  // Both live longer. `policy` is named in the reason.
+  // `problem` and `request` outlive the choice. `policy` is the name that a refusal's reason gives.
   ScheduleChoice(const RematProblem& problem, const PlanRequest& request, std::string_view policy,
                  Clock::time_point begin = Clock::now());
 
-  // Gives candidates from here on the time until this share of the limit is over.
+  // Lets candidates be made until this share of the time limit is over.
   void give_until(double share) { candidates_end_ = at(share); }
   [[nodiscard]] Clock::time_point candidates_end() const { return candidates_end_; }
   // Whether no more candidates are to be made; those that are made all the same are passed over.
   [[nodiscard]] bool late() const { return Clock::now() > candidates_end_; }
 
-  // Passes over an empty schedule: one that was too long to make.
+  // Keeps a candidate if it is among the best. An empty schedule, which was too long to make, is
+  // passed over.
   void consider(Schedule schedule);
-  // Gives what room the best candidates leave to values that they recompute.
-  // They have until `share` of the time limit is over.
+  // Lets the best candidates keep values that they recompute, where the budget has room for them.
+  // This may take until `share` of the time limit is over.
   void use_room(double share = 0.85);
   // Returns the cheapest candidate that fits, if any does.
   [[nodiscard]] std::optional<Solution> cheapest() const;

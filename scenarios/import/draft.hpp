@@ -11,7 +11,7 @@
 
 namespace tidemark {
 
-// Who scales the gradients and keeps the weights, which decides what "bf16" means.
+// The engine that scales the gradients and keeps the weights; it decides what "bf16" means.
 enum class TrainingEngine : std::uint8_t { kTrainer, kDeepSpeed, kFsdp };
 
 struct ScenarioDraft {

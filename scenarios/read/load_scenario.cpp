@@ -46,7 +46,7 @@ void resolve_path(std::string_view key, Value& value, const fs::path& folder) {
   if (is_path) make_absolute(value, folder);
 }
 
-// Does the same for every key of a mapping, and for the points of a sweep.
+// Makes the paths in the values of a mapping and in the points of a sweep absolute.
 void resolve_paths(Value& keys, const fs::path& folder) {
   for (Value::Entry& entry : keys.entries)
     resolve_path(entry.key, entry.value, folder);

@@ -78,8 +78,8 @@ void apply_override(Value& document, const Override& change);
 
 // Reads and checks a whole document, `sweep` excepted. Throws UserError.
 [[nodiscard]] Scenario decode_scenario(const Value& document, const Environment& environment);
-// Does the same for a scenario that is one of many which are tried: its policies search no longer
-// than kTrialSearch, unless their parameters say so.
+// Reads and checks the document of a scenario that is one of many which are tried: its policies
+// search no longer than kTrialSearch, unless their parameters say so.
 [[nodiscard]] Scenario trial_scenario(const Value& document, const Environment& environment);
 
 // Returns the document without its sweep.

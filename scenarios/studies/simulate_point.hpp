@@ -24,14 +24,14 @@ struct PointRequest {
   bool detailed = false;  // keeps the run
 };
 
-// `document` is `scenario`; `model` is that of it, or of one with the same training_key. Throws
-// UserError.
+// Simulates the point that `document` describes and `scenario` is read from. `model` is its model,
+// or that of a scenario with the same training_key. Throws UserError.
 [[nodiscard]] SimulatedPoint simulate_point(const Value& document, Scenario scenario,
                                             std::shared_ptr<const TrainedModel> model,
                                             const Environment& environment,
                                             const PointRequest& request);
 
-// Does the same with a model of its own; `sink`, if given, receives the run.
+// Simulates a point with a model that is built for it alone; `sink`, if given, receives the run.
 [[nodiscard]] PointResult simulate_alone(const Value& document, const Scenario& scenario,
                                          const Environment& environment,
                                          const PointRequest& request, const DetailSink& sink = {});

@@ -44,8 +44,8 @@ void trace_back(const StepProgram& program, const Scratch& scratch, std::uint32_
   }
 }
 
-// Does the same from instruction `i` of the compute stream, which started at `now` although the
-// stream was free and the instruction issued from `from` on.
+// Traces back why instruction `i` of the compute stream started only at `now`, although the stream
+// was free and the instruction issued from `from` on.
 template <class Lost>
 void trace_wait(const StepProgram& program, const Scratch& scratch, std::uint32_t i,
                 std::int64_t from, std::int64_t now, Lost&& lost) {

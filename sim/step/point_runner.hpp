@@ -28,9 +28,10 @@ class PointRunner {
   // kernels of one step take `run.step` one after the other, whatever is recomputed, moved and
   // waited for between them. Throughput and cost follow from it. All memory is 0.
   [[nodiscard]] PointResult bound_by_prices() const;
-  // Does the same by the compiled step, which run() then takes over: with what its policies
-  // recompute, and with the live bytes of its program on device and host, below which no allocator
-  // takes memory. 0 bytes on the device where a policy evicts: what is live then depends on it.
+  // Returns a closer bound by the compiled step, which run() then takes over: with the operators
+  // that its policies recompute, and with the live bytes of its program on device and host, below
+  // which no allocator takes memory. The device's bytes are 0 where a policy evicts, since what is
+  // live then depends on it.
   [[nodiscard]] PointResult bound_by_program();
 
   // Compiles the step and runs it. `sink`, if given, is called once, with the run whose figures are

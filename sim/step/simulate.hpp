@@ -41,8 +41,8 @@ void fill_throughput(const StepSpec& spec, const TrainedModel& model, PointResul
 // Runs one point. `detail`, if given, is filled for charts.
 [[nodiscard]] PointResult simulate(const StepSpec& spec, const TrainedModel& model,
                                    const SimulateOptions& options, PointDetail* detail = nullptr);
-// Does the same with a program that is compiled already, for this spec or for one that differs in
-// its allocator only.
+// Runs one point whose program is compiled already, for this spec or for one that differs in its
+// allocator only.
 [[nodiscard]] PointResult simulate(const StepSpec& spec, const TrainedModel& model,
                                    Compiled compiled, const SimulateOptions& options,
                                    PointDetail* detail = nullptr);

@@ -16,7 +16,7 @@ namespace {
 // Clears the screen, sets the title, moves the cursor up; and a control character of two bytes.
 constexpr const char* kHostile = "a\\e[2Jb\\e]0;owned\\ac\\rd\\ne\\bf\\e[1Ag\\x7fh\\u009b31mi";
 
-// Whether a text has control characters that none of Tidemark's own lines has.
+// Whether a text has no control characters but the line ends of Tidemark's own lines.
 bool is_clean(const std::string& text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
@@ -28,8 +28,8 @@ bool is_clean(const std::string& text) {
   return true;
 }
 
-// The same where the text went to a terminal: line ends are CR LF, words have colours, and progress
-// clears its line.
+// Whether a text has no control characters but those of Tidemark's lines on a terminal: line ends
+// are CR LF, words have colours, and progress clears its line.
 bool is_clean_on_terminal(std::string text) {
   for (std::size_t at = 0; (at = text.find("\r\x1b[K", at)) != std::string::npos;)
     text.erase(at, 4);

@@ -1,4 +1,4 @@
-// What a search knows of points that it does not simulate, against simulating them.
+// Compares what a search knows of points that it does not simulate with simulations of them.
 #include <algorithm>
 #include <cmath>
 #include <iterator>

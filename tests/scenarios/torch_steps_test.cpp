@@ -67,7 +67,7 @@ Figures simulated(const Value& document) {
           {"optimizer", phase(Phase::kOptimizer)}};
 }
 
-// Returns the same figures as the recorder wrote them.
+// Returns the figures of a step as the recorder wrote them.
 Figures recorded(const Value& json) {
   const auto at = [&](std::initializer_list<std::string_view> path) {
     const Value* value = &json;

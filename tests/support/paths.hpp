@@ -9,7 +9,7 @@ namespace tidemark::test {
 
 // Returns the path of `below`, a path relative to the root of the repository; without it the root.
 [[nodiscard]] std::string source_path(std::string_view below = {});
-// Returns the same relative to tests/data.
+// Returns the path of `below`, a path relative to tests/data; without it that folder.
 [[nodiscard]] std::string data_path(std::string_view below = {});
 // The folder that the checkout is built in.
 [[nodiscard]] std::string build_path();

@@ -54,7 +54,7 @@ struct NodePartition {
 
 struct Partition {
   IdVector<NodeId, NodePartition> nodes;
-  // As they are made; of parameters and inputs: what one rank holds.
+  // Layout in which each tensor is made; of parameters and inputs: in which one rank holds them.
   IdVector<TensorId, Layout> tensors;
   // Parameters that every rank has whole and whose gradients are parts of a sum.
   IdVector<ParameterId, char> summed;

@@ -61,7 +61,7 @@ class SnapshotReader {
     return summary_.reserved_before + rows_[next_ - 1].reserved;
   }
   [[nodiscard]] const std::string& label() const { return labels_[rows_[next_ - 1].label].text; }
-  // Returns the names in its stack, its user_metadata and its compile_context.
+  // Returns the names in the last row's stack, its user_metadata and its compile_context.
   [[nodiscard]] const RecordedNames& names() const { return labels_[rows_[next_ - 1].label].names; }
 
  private:

@@ -1,5 +1,5 @@
-// How the engine fits gradients to the inputs of a node once it has returned (validate_outputs):
-// summed over the axes that were broadcast, and converted. Measured on PyTorch 1.13.1.
+// The engine fits gradients to the inputs of a node once it has returned (validate_outputs): it
+// sums them over the axes that were broadcast, and converts them. Measured on PyTorch 1.13.1.
 #include <doctest/doctest.h>
 
 #include "tests/graph/operators/probe.hpp"

@@ -56,7 +56,8 @@ const DeviceProfile& device() {
 }  // namespace
 
 TEST_SUITE("golden") {
-  // What torch.utils.data's code bounds: batch of 38,535,168 bytes (64 fp32 images of 224 x 224).
+  // The bounds follow from the code of torch.utils.data; a batch takes 38,535,168 bytes (64 fp32
+  // images of 224 x 224).
   TEST_CASE("a loader keeps prefetch_factor batches per worker, and one more page-locked") {
     struct Row {
       int workers, factor;

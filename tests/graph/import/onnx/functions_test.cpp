@@ -44,7 +44,7 @@ std::string cdist(OnnxWriter& w, const std::string& x, const std::string& y, Dis
   return w.node("Pow", {sum, exponent});
 }
 
-// Which infinities become the limit of the type.
+// Adds nodes that replace infinities of `x` by 3e38: those whose `comparison` with 0 holds.
 std::string without_infinity(OnnxWriter& w, const std::string& x, const std::string& comparison) {
   const OnnxAttributes to_double{{"to", std::int64_t{11}}};
   const OnnxAttributes to_bool{{"to", std::int64_t{kOnnxBool}}};

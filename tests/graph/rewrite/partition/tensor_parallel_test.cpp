@@ -69,7 +69,7 @@ Sent sent(const TrainingGraph& graph, CollectiveKind kind) {
   }
   return sum;
 }
-// The same of one layer: of two layers less that of one.
+// Returns the communication of one layer: that of two layers less that of one.
 Sent sent_by_layer(const PartitionOptions& options, GptSizes sizes, CollectiveKind kind) {
   Sent result;
   for (int layers : {2, 1}) {
