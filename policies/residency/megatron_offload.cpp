@@ -174,7 +174,8 @@ const PolicyEntry& megatron_offload_entry() {
         options.margin = d.optional<int>("margin", 1, at_least(0));
         options.fraction = d.optional<double>("fraction", 1.0, between(0, 1));
         options.in_flight = d.maybe<int>("in_flight", at_least(0));
-        options.smallest = decode_smallest(d, Elements(std::int64_t{1} << 20));  // min_offloaded_tensor_size
+        options.smallest =
+            decode_smallest(d, Elements(std::int64_t{1} << 20));  // min_offloaded_tensor_size
         const Prefetch prefetch = decode_prefetch(d);
         d.finish();
         return std::make_unique<megatron_offload_detail::MegatronOffload>(prefetch,
