@@ -54,13 +54,13 @@ TEST_SUITE("unit") {
     };
     CHECK(refusal("allocator: {kind: bfc, expandable_segments: true}\n")
               .starts_with("s.yaml:3:24: allocator.expandable_segments: unknown key"));
-    const std::string old = "training: {framework: torch-1.13}\n";
-    CHECK(
-        refusal(old + "allocator: {kind: torch, expandable_segments: true}\n") ==
-        "s.yaml:4:24: allocator.expandable_segments: torch-1.13 has no expandable segments, which "
-        "came with PyTorch 2.1");
-    CHECK(refusal(old + "allocator: {kind: torch, conf: 'expandable_segments: True'}\n")
-              .starts_with("s.yaml:4:24: allocator.conf: torch-1.13 has no expandable segments"));
+    const std::string old = "training: {framework: torch-1.13-cuda}\n";
+    const std::string lacks =
+        "torch-1.13-cuda has no expandable segments, which came with PyTorch 2.1";
+    CHECK(refusal(old + "allocator: {kind: torch, expandable_segments: true}\n") ==
+          "s.yaml:4:47: allocator.expandable_segments: " + lacks);
+    CHECK(refusal(old + "allocator: {kind: torch, conf: 'expandable_segments: True'}\n") ==
+          "s.yaml:4:32: allocator.conf: " + lacks);
     CHECK(refusal("allocator: {kind: torch, conf: 'max_split_size_mb:12'}\n") ==
           "s.yaml:3:32: allocator.conf: max_split_size_mb: must be above 20, found 12");
   }
