@@ -86,8 +86,8 @@ void add_pipeline_svg(OutputFolder& output, const std::string& stem, const Detai
 }
 
 std::string point_label(const PointResult& point, std::size_t number) {
-  std::string label = changed_value(point, "name");
-  if (label.empty()) label = changes_in_words(point, {.bare_hardware = true});
+  std::string label = changed_value(point.overrides, "name");
+  if (label.empty()) label = changes_in_words(point.overrides, {.bare_hardware = true});
   if (label.empty()) label = point.name;
   return label.empty() ? fmt::format("point {}", number) : label;
 }

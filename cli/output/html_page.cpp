@@ -61,7 +61,7 @@ Json stack_order() {
 // Names a point by what distinguishes it: "micro_batch 4, no policy", behind its name where other
 // points have other names.
 std::string point_words(const PointResult& point, bool named) {
-  const std::string changes = changes_in_words(point, {});
+  const std::string changes = changes_in_words(point.overrides, {});
   if (changes.empty()) return point.name;
   return named ? fmt::format("{}: {}", point.name, changes) : changes;
 }

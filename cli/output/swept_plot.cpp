@@ -40,13 +40,6 @@ std::optional<double> number_of(const Value& value) {
   }
 }
 
-const Value* value_of(const std::vector<Override>& overrides, std::string_view key) {
-  for (const Override& change : overrides) {
-    if (change.key == key) return &change.value;
-  }
-  return nullptr;
-}
-
 // Splits the request into its parts; by is optional.
 std::map<std::string, std::string> parts_of(const std::string& text) {
   std::map<std::string, std::string> parts;
@@ -84,12 +77,9 @@ Expression read_figure(const std::string& text) {
 
 // Names the line of a point: the value of `by`, or what it changes beside x.
 std::string line_of(const PointResult& point, const PlotRequest& request) {
-  if (!request.by.empty()) return changed_value(point, request.by);
-  PointResult others;
-  others.name = point.name;
-  for (const Override& change : point.overrides) {
-    if (change.key != request.x) others.overrides.push_back(change);
-  }
+  if (!request.by.empty()) return changed_value(point.overrides, request.by);
+  std::vector<Override> others = point.overrides;
+  std::erase_if(others, [&](const Override& change) { return change.key == request.x; });
   const std::string words = changes_in_words(others, {.with_name = true, .bare_hardware = true});
   return words.empty() ? point.name : words;
 }
@@ -98,10 +88,9 @@ std::optional<double> figure_of(const PointResult& point, const Expression& figu
   if (point.status == PointStatus::kError) return std::nullopt;
   const auto entry = result_entry(point);
   const std::vector<Figure> device;
-  const double value = figure.value(figures_of(entry, device));
-  // A step that does not run to its end has no throughput.
-  const bool rate = figure.text().find("throughput.") != std::string::npos;
-  if (!std::isfinite(value) || (rate && point.status != PointStatus::kFits)) return std::nullopt;
+  const double value =
+      figure.value(known_figures(figures_of(entry, device), point.status == PointStatus::kFits));
+  if (!std::isfinite(value)) return std::nullopt;
   return value;
 }
 
@@ -141,7 +130,7 @@ PlotRequest parse_plot(const std::string& text, std::span<const Value> documents
     for (const std::vector<Override>& overrides : sweep_points(document)) {
       for (const Override& change : overrides)
         keys[change.key].insert(short_setting(change.value));
-      const Value* value = swept_plot_detail::value_of(overrides, request.x);
+      const Value* value = value_of(overrides, request.x);
       if (value == nullptr || swept_plot_detail::number_of(*value)) continue;
       swept_plot_detail::fail(fmt::format(
           "x={}: its values are no numbers; give it as by and another key as x", request.x));
@@ -177,7 +166,7 @@ void add_swept_plot(OutputFolder& output, const std::string& stem, const PlotReq
                  .capacity = swept_plot_detail::capacity_of(request, points)};
   std::vector<SweptValue> values;
   for (const PointResult& point : points) {
-    const Value* x = swept_plot_detail::value_of(point.overrides, request.x);
+    const Value* x = value_of(point.overrides, request.x);
     const std::optional<double> number = x ? swept_plot_detail::number_of(*x) : std::nullopt;
     if (!number) continue;
     if (x->scalar.ends_with('B')) axes.x_unit = AxisUnit::kBytes;

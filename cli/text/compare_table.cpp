@@ -166,7 +166,7 @@ std::string CompareTable::text(std::size_t width) const {
 }  // namespace compare_table_detail
 
 std::string policies_label(const ComparePoint& point) {
-  return changed_value(point.result, "policies");
+  return changed_value(point.result.overrides, "policies");
 }
 
 std::string run_label(const Comparison& comparison, const ComparePoint& point) {

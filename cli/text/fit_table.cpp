@@ -76,12 +76,10 @@ std::string fit_table(std::span<const PointFit> fits, const FitOptions& options,
   Table table(std::move(columns));
   std::size_t fitting = 0;
   for (const PointFit& row : fits) {
-    PointResult changes;
-    changes.overrides = row.overrides;
     std::vector<Cell> cells;
     cells.reserve(keys.size() + 6);
     for (const std::string& key : keys)
-      cells.push_back({changed_value(changes, key)});
+      cells.push_back({changed_value(row.overrides, key)});
     if (const PointResult* point = fit_table_detail::best_of(row)) {
       ++fitting;
       cells.push_back({grouped(row.fit.tried[*row.fit.largest].value), -1, true});
@@ -113,7 +111,8 @@ std::string fit_table(std::span<const PointFit> fits, const FitOptions& options,
     const std::string rates = tokens ? rate(fastest->tokens_per_second) + " tokens/s"
                                      : rate(fastest->samples_per_second) + " samples/s";
     text += fmt::format("fastest: {} ({})\n",
-                        bold(changes_in_words(*fastest, {.bare_hardware = true}), colour), rates);
+                        bold(changes_in_words(fastest->overrides, {.bare_hardware = true}), colour),
+                        rates);
   }
   return text;
 }

@@ -8,11 +8,9 @@ std::string last_word(std::string_view key) {
   return std::string(key.substr(key.rfind('.') + 1));
 }
 
-std::string changed_value(const PointResult& point, std::string_view key) {
-  for (const auto& [name, value] : point.overrides) {
-    if (name == key) return short_setting(value);
-  }
-  return {};
+std::string changed_value(std::span<const Override> overrides, std::string_view key) {
+  const Value* value = value_of(overrides, key);
+  return value == nullptr ? "" : short_setting(*value);
 }
 
 std::string change_in_words(std::string_view key, std::string_view title,
@@ -20,9 +18,9 @@ std::string change_in_words(std::string_view key, std::string_view title,
   return key == "policies" ? value : fmt::format("{} {}", title, value);
 }
 
-std::string changes_in_words(const PointResult& point, const ChangeWords& words) {
+std::string changes_in_words(std::span<const Override> overrides, const ChangeWords& words) {
   std::string text;
-  for (const auto& [key, value] : point.overrides) {
+  for (const auto& [key, value] : overrides) {
     if (key == "name" && !words.with_name) continue;
     const std::string setting = short_setting(value);
     if (!text.empty()) text += ", ";

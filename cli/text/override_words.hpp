@@ -1,6 +1,7 @@
 // The settings that a point changes, in words; shared by tables, charts, pages and commands.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -11,8 +12,8 @@ namespace tidemark {
 // Returns the last part of a key: "micro_batch" for "training.micro_batch".
 [[nodiscard]] std::string last_word(std::string_view key);
 
-// Returns the value that a point gives a key, in words; empty where it does not change it.
-[[nodiscard]] std::string changed_value(const PointResult& point, std::string_view key);
+// Returns the value that overrides give a key, in words; empty where they do not change it.
+[[nodiscard]] std::string changed_value(std::span<const Override> overrides, std::string_view key);
 
 // Returns "micro_batch 4"; policies need no key: "checkpoint_every(period 1)".
 [[nodiscard]] std::string change_in_words(std::string_view key, std::string_view title,
@@ -25,6 +26,7 @@ struct ChangeWords {
 };
 // Returns what a point changes, in its own order: "micro_batch 4, no policy". Empty where it
 // changes nothing.
-[[nodiscard]] std::string changes_in_words(const PointResult& point, const ChangeWords& words);
+[[nodiscard]] std::string changes_in_words(std::span<const Override> overrides,
+                                           const ChangeWords& words);
 
 }  // namespace tidemark

@@ -127,7 +127,7 @@ std::vector<Column> PointsTable::columns() const {
   if (names_differ_) columns.push_back({"scenario"});
   for (std::size_t k = 0; k < keys_.paths.size(); ++k) {
     const bool numbers = std::all_of(points_.begin(), points_.end(), [&](const PointResult& p) {
-      const std::string text = changed_value(p, keys_.paths[k]);
+      const std::string text = changed_value(p.overrides, keys_.paths[k]);
       return text.find_first_not_of("0123456789.-") == std::string::npos;
     });
     columns.push_back({keys_.titles[k], numbers ? Align::kRight : Align::kLeft});
@@ -146,7 +146,7 @@ std::vector<Cell> PointsTable::row(const PointResult& point) const {
   std::vector<Cell> cells;
   if (names_differ_) cells.push_back({point.name});
   for (const std::string& key : keys_.paths)
-    cells.push_back({changed_value(point, key)});
+    cells.push_back({changed_value(point.overrides, key)});
   const bool fits = point.status == PointStatus::kFits;
   if (point.status == PointStatus::kError) {
     cells.push_back({"error", kBad});
@@ -184,7 +184,7 @@ std::string PointsTable::heading() const {
 std::string PointsTable::setting(const PointResult& point) const {
   std::string text = names_differ_ ? printable(point.name) : "";
   for (std::size_t k = 0; k < keys_.paths.size(); ++k) {
-    const std::string value = changed_value(point, keys_.paths[k]);
+    const std::string value = changed_value(point.overrides, keys_.paths[k]);
     if (value.empty()) continue;
     if (!text.empty()) text += ", ";
     text += change_in_words(keys_.paths[k], keys_.titles[k], value);

@@ -20,16 +20,12 @@ namespace tidemark {
 namespace search_words_detail {
 namespace {
 
-std::string setting_of(const PointResult& point) {
-  const std::string changes = changes_in_words(point, {.whole_keys = true, .with_name = true});
+// Returns the setting of a PointResult or an ExcludedPoint.
+template <class Point>
+std::string setting_of(const Point& point) {
+  const std::string changes =
+      changes_in_words(point.overrides, {.whole_keys = true, .with_name = true});
   return changes.empty() ? point.name : changes;
-}
-
-std::string setting_of(const ExcludedPoint& point) {
-  PointResult named;
-  named.name = point.name;
-  named.overrides = point.overrides;
-  return setting_of(named);
 }
 
 // Returns the points that were simulated, those that could not be built left out.

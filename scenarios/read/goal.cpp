@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -69,6 +70,16 @@ FigureLookup figures_of(const goal_detail::Json& entry, const std::vector<Figure
       return std::nan("");  // no comparison holds for a missing figure
     }
     throw UserError(fmt::format("there is no figure '{}'", name));
+  };
+}
+
+FigureLookup known_figures(FigureLookup figures, bool fits) {
+  if (fits) return figures;
+  return [figures = std::move(figures)](std::string_view name) {
+    const bool whole_step = name.starts_with("throughput.") || name.starts_with("cost.") ||
+                            name.ends_with("_utilization");
+    const double value = figures(name);
+    return value == 0 && whole_step ? std::nan("") : value;
   };
 }
 

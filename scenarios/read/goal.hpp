@@ -27,6 +27,9 @@ namespace tidemark {
 // for figures that are null, and for `policies.` of a point that does not have that policy.
 [[nodiscard]] FigureLookup figures_of(const nlohmann::ordered_json& entry,
                                       const std::vector<Figure>& device);
+// Returns the look-up of a point that `fits` or not. A step that does not run to its end has no
+// throughput, cost and utilization: where the document says 0, they are not a number.
+[[nodiscard]] FigureLookup known_figures(FigureLookup figures, bool fits);
 
 // Returns the figures that every point has, with those of the device: what a goal may name.
 [[nodiscard]] std::vector<std::string> figure_names(const std::vector<Figure>& device);

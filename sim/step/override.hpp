@@ -2,7 +2,9 @@
 // a suggestion.
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "graph/core/document.hpp"
 
@@ -12,5 +14,14 @@ struct Override {
   std::string key;  // "training.micro_batch", "policies.zero.stage"
   Value value;
 };
+
+// Returns the value that a list of overrides gives a key; null where it does not change it.
+[[nodiscard]] inline const Value* value_of(std::span<const Override> overrides,
+                                           std::string_view key) {
+  for (const Override& change : overrides) {
+    if (change.key == key) return &change.value;
+  }
+  return nullptr;
+}
 
 }  // namespace tidemark

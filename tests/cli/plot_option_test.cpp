@@ -56,8 +56,12 @@ TEST_SUITE("unit") {
                     "[v100-sxm-16gb, v100-sxm-32gb]}}}");
     REQUIRE(workspace
                 .run("sweep s.yaml -o out --plot "
-                     "x=training.micro_batch,y=memory.device_used,by=hardware")
+                     "x=training.micro_batch,y=memory.device_used,by=hardware --plot "
+                     "x=training.micro_batch,y=cost.joules,by=hardware")
                 .code == 0);
+    // A step that does not fit has no cost.
+    CHECK(contains(workspace.read("out/plot-2.svg.csv"), ",,false\n"));
+    CHECK_FALSE(contains(workspace.read("out/plot-2.svg.csv"), ",0,"));
     const std::string csv = workspace.read("out/plot.svg.csv");
     CHECK(contains(csv, "v100-sxm-16gb,8,"));
     CHECK(contains(csv, ",false\n"));

@@ -25,12 +25,6 @@ double missing_memory(const PointResult& point) {
   return device && missing > Bytes(0) ? static_cast<double>(missing.count) : std::nan("");
 }
 
-// A step that does not run to its end has no throughput and no cost; the document says 0.
-bool needs_whole_step(std::string_view figure) {
-  return figure.starts_with("throughput.") || figure.starts_with("cost.") ||
-         figure.ends_with("_utilization");
-}
-
 template <std::size_t N>
 bool is_one_of(const std::array<std::string_view, N>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -85,12 +79,8 @@ void judge(SearchPoint& point, const Goal& goal, const std::vector<Figure>& devi
     return;
   }
   const judge_detail::Json entry = result_entry(point.result);
-  const FigureLookup figures = figures_of(entry, device);
   const bool fits = point.result.status == PointStatus::kFits;
-  const FigureLookup known = [&](std::string_view name) {
-    const double value = figures(name);
-    return fits || value != 0 || !judge_detail::needs_whole_step(name) ? value : std::nan("");
-  };
+  const FigureLookup known = known_figures(figures_of(entry, device), fits);
   for (const Expression& objective : goal.objectives)
     point.objectives.push_back(objective.value(known));
   if (!fits) {
