@@ -197,7 +197,7 @@ int fit_sweep(const Value& document, const Environment& environment, const FitOp
   std::vector<PointFit> fits;
   {
     const Waiting waiting(console, "searching", std::chrono::nanoseconds(0));
-    fits = fit_points(document, environment, options, thread_count(command.threads));
+    fits = fit_points(document, environment, options);
   }
   print(command.json
             ? document_of(fits, options)
@@ -249,7 +249,8 @@ Exit codes: 0 some value fits; 1 none does; 2 bad input; 3 internal error.)");
       ->check(CLI::Range(0, 99))
       ->type_name("N");
   app->add_option("-j,--threads", threads,
-                  "points of a sweep that run at the same time (default: all cores)")
+                  "points of a sweep, or the last two searches for a plan, that run at the same "
+                  "time (default: all cores)")
       ->type_name("N")
       ->check(CLI::Range(1, 1024));
   app->add_flag("--json", json, "print the result document, every value tried, and nothing else");
@@ -265,7 +266,8 @@ int FitCommand::execute(const Console& console) const {
   FitOptions options{.key = key,
                      .multiple_of = multiple_of,
                      .limit = limit,
-                     .simulate = {.convergence_limit = kConvergenceLimit, .suggestions = true}};
+                     .simulate = {.convergence_limit = kConvergenceLimit, .suggestions = true},
+                     .threads = thread_count(threads)};
   if (sweep_points(document).size() > 1)
     return fit_detail::fit_sweep(document, environment, options, *this, console);
   std::optional<BatchFinder> of_library;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -140,6 +141,11 @@ class Search {
   // from one that fits in a trial on.
   std::int64_t confirmed(std::int64_t fits, std::int64_t last) {
     const std::int64_t step = options_.multiple_of;
+    // Mostly the answer and the next value show it: both at once.
+    std::vector<std::int64_t> both;
+    if (fits > 0) both.push_back(fits);
+    if (fits < last) both.push_back(fits + step);
+    search_whole(both);
     while (fits > 0 && whole(fits).status != PointStatus::kFits)
       fits -= step;
     while (fits < last && whole(fits + step).status == PointStatus::kFits)
@@ -148,14 +154,25 @@ class Search {
   }
 
   const PointResult& whole(std::int64_t value) {
-    static_cast<void>(at(value));
-    TriedValue& tried = tried_.at(value);
-    if (!tried.limited) return tried.result;
-    const std::optional<Failure> failure = std::move(tried.result.failure);
-    tried = points_.simulate(value, tried.result.name, SearchEffort::kWhole);
-    // The changes that were tried for the smallest value are those of the trial.
-    if (failure && tried.result.failure) tried.result.failure->tried = failure->tried;
-    return tried.result;
+    search_whole({&value, 1});
+    return tried_.at(value).result;
+  }
+
+  // Simulates values again of which a policy's search was limited, without a limit.
+  void search_whole(std::span<const std::int64_t> values) {
+    std::vector<std::pair<std::int64_t, TriedValue*>> limited;
+    for (const std::int64_t value : values) {
+      static_cast<void>(at(value));
+      TriedValue& tried = tried_.at(value);
+      if (tried.limited) limited.emplace_back(value, &tried);
+    }
+    for_each_parallel(limited.size(), options_.threads, [&](std::size_t i) {
+      const auto& [value, tried] = limited[i];
+      const std::optional<Failure> failure = std::move(tried->result.failure);
+      *tried = points_.simulate(value, tried->result.name, SearchEffort::kWhole);
+      // The changes that were tried for the smallest value are those of the trial.
+      if (failure && tried->result.failure) tried->result.failure->tried = failure->tried;
+    });
   }
 
   const PointResult& at(std::int64_t value) {
@@ -238,7 +255,7 @@ Fit fit(const Value& document, const Environment& environment, const FitOptions&
 }
 
 std::vector<PointFit> fit_points(const Value& document, const Environment& environment,
-                                 const FitOptions& options, int threads) {
+                                 const FitOptions& options) {
   fit_detail::check_key(options.key);
   std::vector<PointDocument> points = point_documents(document);
   std::vector<PointFit> found(points.size());
@@ -250,13 +267,15 @@ std::vector<PointFit> fit_points(const Value& document, const Environment& envir
                                   options.key));
     }
   }
-  for_each_parallel(points.size(), threads, [&](std::size_t i) {
+  FitOptions alone = options;  // each on its own thread
+  alone.threads = 1;
+  for_each_parallel(points.size(), options.threads, [&](std::size_t i) {
     PointFit& row = found[i];
     row.overrides = std::move(points[i].overrides);
     row.error = points[i].error;
     if (!row.error.empty()) return;
     try {
-      row.fit = fit(points[i].document, environment, options);
+      row.fit = fit(points[i].document, environment, alone);
     } catch (const UserError& error) {
       row.error = error.what();
     }

@@ -17,6 +17,7 @@ struct FitOptions {
   std::int64_t multiple_of = 1;  // only multiples of it are tried; >= 1
   std::int64_t limit = 1 << 20;  // the largest value that is tried; >= multiple_of
   SimulateOptions simulate{};    // `suggestions` for the smallest value only
+  int threads = 1;               // for the points of a sweep; else for the last searches
 };
 
 struct FitPoint {
@@ -81,10 +82,10 @@ struct PointFit {
   Fit fit;
   std::string error;  // reason why its smallest value cannot be built; then there is no fit
 };
-// Returns the fits of all points of the document's sweep, in their order, on `threads` threads.
+// Returns the fits of all points of the document's sweep, in their order.
 // Throws UserError for a key that does not affect memory, or that the sweep changes itself.
 [[nodiscard]] std::vector<PointFit> fit_points(const Value& document,
                                                const Environment& environment,
-                                               const FitOptions& options, int threads);
+                                               const FitOptions& options);
 
 }  // namespace tidemark
