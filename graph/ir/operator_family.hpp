@@ -56,6 +56,7 @@ enum class OperatorPart : std::uint8_t {
   kCopyIntoBucket,      // copies a gradient into the buffer that ranks reduce
   kAccumulateGradient,  // .grad of an earlier micro-batch plus a new one
   kDivideLoss,          // divides the loss by the number of micro-batches
+  kCreateState,         // makes optimizer state before the first update
   kUpdate,              // updates parameters and their optimizer state
   kZeroGrad,
   kUseGathered,  // no work: from here on a unit's gathered parameters are used by backward

@@ -106,7 +106,7 @@ void OptimizerStep::add_state(OptimizerSlot& slot) {
   }
   if (touches.empty()) return;
   Operator op{.name = fmt::format("{}.create_state", name_of(spec_.kind)),
-              .part = OperatorPart::kUpdate,
+              .part = OperatorPart::kCreateState,
               .phase = Phase::kOptimizer,
               .executor = slot.trained->updated_by,
               .layer = slot.trained->layer,

@@ -37,19 +37,20 @@ class Labels {
     }
     tensor.layer = std::string(graph_.layer_name(layer));
     const std::string pattern = pattern_of(tensor.layer);
-    LiveAllocation live{
-        .bytes = bytes,
-        .label = fmt::format("{}{}{} ({})", pattern, pattern.empty() ? "" : ": ",
-                             name_in_layer(tensor), name_of(allocation.role)),
-        .names = {.phase = std::string(name_of(compiled_.program.slot[at.index()].phase)),
-                  .op = operator_family(op.name),
-                  .layer = tensor.layer,
-                  .tensor = tensor.tensor}};
+    const Phase phase = compiled_.program.slot[at.index()].phase;
+    // A kernel is named as in a snapshot, whatever its node: a fused loss runs linear products.
+    LiveAllocation live{.bytes = bytes,
+                        .label = fmt::format("{}{}{} ({})", pattern, pattern.empty() ? "" : ": ",
+                                             name_in_layer(tensor), name_of(allocation.role)),
+                        .names = {.phase = std::string(name_of(phase)),
+                                  .op = operator_family(op.name),
+                                  .layer = tensor.layer,
+                                  .tensor = tensor.tensor}};
     if (allocation.storage.valid() && graph_.storages[allocation.storage].initial) {
       live.names.phase = "initial";
       live.names.op = name_of(allocation.role);
-    } else if (live.names.phase == name_of(Phase::kOptimizer)) {
-      live.names.op = optimizer_family(op.name);
+    } else if (phase == Phase::kOptimizer) {
+      live.names.op = op.part == OperatorPart::kCreateState ? "create_state" : "update";
     }
     return live;
   }
