@@ -54,7 +54,8 @@ void check_modules(const TrainingGraph& graph, const UnitOptions& options,
     check_module(graph, name, "keep_gathered", policy);
 }
 
-// A unit by its listed entry, and by the block where the entry is one unit per block.
+// A unit by its listed entry, and by the block where the entry is one unit per block. The root is
+// counted behind the entries, and units of a policy's own behind the root.
 using UnitKey = std::pair<std::size_t, int>;
 
 UnitKey root_key(const UnitOptions& options) {
@@ -62,15 +63,17 @@ UnitKey root_key(const UnitOptions& options) {
 }
 
 // Returns the unit of a module: that which names it, or the closest of those around it.
-UnitKey key_of(const Layer& layer, const UnitOptions& options) {
+UnitKey key_of(const TrainingGraph& graph, LayerId id, const UnitOptions& options) {
+  const Layer& layer = graph.layers[id];
   UnitKey found = root_key(options);
+  if (options.own_units.contains(id) && options.own_units[id])
+    return {found.first + 1 + *options.own_units[id], kNoBlock};
   std::size_t longest = 0;
   for (std::size_t i = 0; i < options.units.size(); ++i) {
     for (const std::string& name : options.units[i]) {
       const bool blocks = name == kBlocks;
       if (blocks && layer.block != kNoBlock && longest == 0) found = {i, layer.block};
-      const bool belongs = options.own_only ? layer.name == name : is_within(layer.name, name);
-      if (blocks || name.size() <= longest || !belongs) continue;
+      if (blocks || name.size() <= longest || !is_within(layer.name, name)) continue;
       longest = name.size();
       found = {i, kNoBlock};
     }
@@ -118,7 +121,7 @@ ShardUnits::ShardUnits(const TrainingGraph& graph, const UnitOptions& options,
     const LayerId layer = graph.parameters[id].layer;
     // A parameter outside all modules belongs to the root.
     const detail::UnitKey key =
-        layer.valid() ? detail::key_of(graph.layers[layer], options) : detail::root_key(options);
+        layer.valid() ? detail::key_of(graph, layer, options) : detail::root_key(options);
     const bool experts = experts_apart && graph.parameters[id].of_expert;
     const auto [unit, fresh] = known.try_emplace(PartKey{key, experts}, units_.size());
     if (fresh) {
@@ -135,7 +138,7 @@ ShardUnits::ShardUnits(const TrainingGraph& graph, const UnitOptions& options,
     found.kept = found.kept || (layer.valid() && detail::is_kept(graph.layers[layer], options));
   }
   for (const LayerId id : ids_of(graph.layers)) {
-    const auto unit = known.find(PartKey{detail::key_of(graph.layers[id], options), false});
+    const auto unit = known.find(PartKey{detail::key_of(graph, id, options), false});
     if (unit != known.end()) of_layer_[id] = unit->second;
   }
 }

@@ -18,8 +18,9 @@ namespace tidemark {
 struct UnitOptions {
   // Modules of each unit, "blocks" standing for a unit per block; the default is {{"blocks"}}.
   std::vector<std::vector<std::string>> units{{"blocks"}};
-  // Whether a listed module stands for its own parameters alone, and not for modules within it.
-  bool own_only = false;
+  // Units that a policy makes itself, by layer. Such a unit has the parameters of these layers
+  // alone, and not those of modules within them.
+  IdVector<LayerId, std::optional<std::size_t>> own_units = {};
   // Modules whose unit stays gathered after forward.
   std::vector<std::string> keep_gathered;
 };

@@ -1,5 +1,6 @@
 #include <algorithm>
-#include <string>
+#include <map>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -259,16 +260,20 @@ namespace zero_step_detail {
 namespace {
 
 // Blocks are units, and so is each module outside of them: DeepSpeed frees a module when it has
-// run.
+// run. A module that a model enters several times has as many layers, all of one name.
 UnitOptions module_units(const TrainingGraph& graph) {
-  UnitOptions options{.own_only = true};
+  UnitOptions options;
+  std::map<std::string_view, std::size_t> modules;
   for (const Parameter& parameter : graph.parameters) {
     if (!parameter.layer.valid()) continue;
     const Layer& layer = graph.layers[parameter.layer];
-    const std::vector<std::string> unit{layer.name};
-    const bool known =
-        std::find(options.units.begin(), options.units.end(), unit) != options.units.end();
-    if (layer.block == kNoBlock && !layer.name.empty() && !known) options.units.push_back(unit);
+    if (layer.block == kNoBlock && !layer.name.empty())
+      modules.try_emplace(layer.name, modules.size());
+  }
+  options.own_units.resize(graph.layers.size());
+  for (const LayerId id : ids_of(graph.layers)) {
+    const auto known = modules.find(graph.layers[id].name);
+    if (known != modules.end()) options.own_units[id] = known->second;
   }
   return options;
 }
