@@ -1,18 +1,14 @@
 #include "graph/analysis/module_names.hpp"
 
-#include <algorithm>
-#include <span>
-
+#include "graph/operators/known_families.hpp"
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
 namespace module_names_detail {
 namespace {
 
-bool is_of(std::span<const OperatorFamily> families, const Operator& op) {
-  return std::any_of(families.begin(), families.end(), [&](const OperatorFamily& family) {
-    return op.family != nullptr && family.name == op.family->name;
-  });
+bool is_loss(const OperatorFamily& family) {
+  return is_one_of(loss_families(), family) || is_one_of(regression_loss_families(), family);
 }
 
 // Returns the first node of the loss: the first of a loss family behind the last module, with the
@@ -28,8 +24,8 @@ NodeId first_of_loss(const TrainingGraph& graph) {
   for (const Operator& op : graph.operators) {
     const bool behind = op.node.valid() && (!last_module.valid() || last_module < op.node);
     if (op.part != OperatorPart::kForward || !behind || first.valid()) continue;
-    const bool prepares = op.forward_family() == "cast" || op.forward_family() == "log_softmax";
-    if (is_of(loss_families(), op) || is_of(regression_loss_families(), op)) {
+    const bool prepares = op.family == &cast_family() || op.family == &log_softmax_family();
+    if (op.family != nullptr && is_loss(*op.family)) {
       first = before.valid() ? before : op.node;
     } else if (!prepares) {
       before = NodeId();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "graph/models/builder.hpp"
+#include "graph/operators/known_families.hpp"
 #include "graph/operators/on_view.hpp"
 
 namespace tidemark {
@@ -27,17 +28,18 @@ ModelBuilder::ViewOf ModelBuilder::view_of(TensorId x) const {
       continue;
     }
     if (node.in_place) break;
-    const std::string_view family = node.family->name;
+    const OperatorFamily* family = node.family;
     const Tensor& in = tensor(node.inputs.front());
     if (in.storage != tensor(found.base).storage) {
-      const bool flat_linear = family == "linear" && in.shape.rank() == 3 && in.is_contiguous() &&
-                               node.inputs.size() > 2 && node.inputs[2].valid() &&
-                               !node.attributes.flag("copied_rows");
-      found.is_view = found.is_view || flat_linear || family == "instance_norm";
+      const bool flat_linear = family == &linear_family() && in.shape.rank() == 3 &&
+                               in.is_contiguous() && node.inputs.size() > 2 &&
+                               node.inputs[2].valid() && !node.attributes.flag("copied_rows");
+      found.is_view = found.is_view || flat_linear || family == &instance_norm_family();
       break;
     }
-    const bool is_input = family == "cast" || family == "contiguous" || family == "dropout" ||
-                          family == "feature_dropout" || family == "stochastic_depth";
+    const bool is_input = family == &cast_family() || family == &contiguous_family() ||
+                          family == &dropout_family() || family == &feature_dropout_family() ||
+                          family == &stochastic_depth_family();
     found.is_view = found.is_view || !is_input;
     found.base = node.inputs.front();
   }

@@ -60,6 +60,11 @@ std::vector<const OperatorFamily*> collect() {
 }  // namespace
 }  // namespace registry_detail
 
+bool is_one_of(std::span<const OperatorFamily> families, const OperatorFamily& family) {
+  return std::any_of(families.begin(), families.end(),
+                     [&](const OperatorFamily& other) { return &other == &family; });
+}
+
 std::span<const OperatorFamily* const> all_families() {
   static const std::vector<const OperatorFamily*> families = registry_detail::collect();
   return families;

@@ -7,6 +7,10 @@
 
 namespace tidemark {
 
+// Whether a family is one of those that a file defines.
+[[nodiscard]] bool is_one_of(std::span<const OperatorFamily> families,
+                             const OperatorFamily& family);
+
 [[nodiscard]] std::span<const OperatorFamily> linear_families();
 [[nodiscard]] std::span<const OperatorFamily> bmm_families();
 [[nodiscard]] std::span<const OperatorFamily> attention_families();

@@ -1,12 +1,12 @@
 #include "graph/rewrite/unroll_recurrence.hpp"
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "graph/operators/kernels.hpp"
+#include "graph/operators/known_families.hpp"
 #include "graph/operators/products/recurrent_cells.hpp"
 #include "graph/operators/products/recurrent_steps.hpp"
 #include "graph/rewrite/graph_copy.hpp"
@@ -222,12 +222,8 @@ void Unrolled::build() {
 }  // namespace unroll_recurrence_detail
 
 Graph unroll_recurrence(const Graph& graph) {
-  const auto is_recurrent = [](const Node& node) {
-    constexpr std::array<std::string_view, 3> kFamilies = {"lstm", "gru", "rnn"};
-    return std::find(kFamilies.begin(), kFamilies.end(), node.family->name) != kFamilies.end();
-  };
   return rewrite_graph(graph, [&](GraphCopy& copy, NodeId id) {
-    if (is_recurrent(copy.source().nodes[id])) {
+    if (is_recurrent(*copy.source().nodes[id].family)) {
       unroll_recurrence_detail::Unrolled unrolled(copy, id);
       if (unrolled.steps() <= unroll_recurrence_detail::kMostSteps) return unrolled.build();
     }

@@ -8,6 +8,7 @@
 
 #include "graph/operators/communication/vocabulary.hpp"
 #include "graph/operators/family.hpp"
+#include "graph/operators/known_families.hpp"
 #include "graph/rewrite/graph_copy.hpp"
 #include "graph/rewrite/maker_of.hpp"
 
@@ -58,11 +59,11 @@ std::optional<ScoresAndLoss> find_scores_and_loss(const Graph& graph) {
   using vocabulary_loss_detail::only_reader;
   if (!graph.loss.valid()) return std::nullopt;
   ScoresAndLoss found{.scores = {}, .loss = maker_of(graph, graph.loss)};
-  if (!found.loss.valid() || graph.nodes[found.loss].family->name != "nll_loss")
+  if (!found.loss.valid() || graph.nodes[found.loss].family != &nll_loss_family())
     return std::nullopt;
   const TensorId log_probabilities = graph.nodes[found.loss].inputs.front();
   found.scores = maker_of(graph, log_probabilities);
-  if (!found.scores.valid() || graph.nodes[found.scores].family->name != "log_softmax")
+  if (!found.scores.valid() || graph.nodes[found.scores].family != &log_softmax_family())
     return std::nullopt;
   const TensorId scores = graph.nodes[found.scores].inputs.front();
   const Shape& shape = graph.tensors[scores].shape;

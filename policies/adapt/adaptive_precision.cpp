@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
-#include "graph/operators/family.hpp"
+#include "graph/operators/known_families.hpp"
 #include "policies/adapt/entries.hpp"
 #include "policies/adapt/name_patterns.hpp"
 #include "policies/adapt/precision_search.hpp"
@@ -45,8 +45,8 @@ DType computes_in(const PrecisionRules& rules) {
 std::vector<double> products_of(const Graph& graph) {
   std::vector<double> products(static_cast<std::size_t>(graph.blocks), 0.0);
   for (const Node& node : graph.nodes) {
-    const bool multiplies = node.family->name == "linear" || node.family->name == "addmm" ||
-                            node.family->name.starts_with("conv");
+    const bool multiplies = node.family == &linear_family() || node.family == &addmm_family() ||
+                            is_convolution(*node.family);
     if (!multiplies || !node.layer.valid() || node.inputs.size() < 2) continue;
     const int block = graph.layers[node.layer].block;
     if (block == kNoBlock) continue;

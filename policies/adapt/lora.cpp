@@ -11,6 +11,7 @@
 #include "graph/autodiff/evaluate.hpp"
 #include "graph/core/errors.hpp"
 #include "graph/operators/family.hpp"
+#include "graph/operators/known_families.hpp"
 #include "graph/rewrite/graph_copy.hpp"
 #include "policies/adapt/entries.hpp"
 #include "policies/adapt/lora_sites.hpp"
@@ -50,11 +51,15 @@ class AdaptedNodes {
     TensorId magnitude;
   };
 
+  TensorId add(GraphCopy& copy, const Site& site, const OperatorFamily& family,
+               std::vector<TensorId> inputs, Attributes attributes = {}) const {
+    const NodeId node =
+        copy.result().add_node(family, std::move(inputs), std::move(attributes), site.layer);
+    return copy.result().output(node);
+  }
   TensorId add(GraphCopy& copy, const Site& site, std::string_view family,
                std::vector<TensorId> inputs, Attributes attributes = {}) const {
-    const NodeId node = copy.result().add_node(*find_family(family), std::move(inputs),
-                                               std::move(attributes), site.layer);
-    return copy.result().output(node);
+    return add(copy, site, *find_family(family), std::move(inputs), std::move(attributes));
   }
   TensorId cast(GraphCopy& copy, const Site& site, TensorId x, DType dtype,
                 bool restores = false) const;
@@ -90,9 +95,9 @@ TensorId AdaptedNodes::cast(GraphCopy& copy, const Site& site, TensorId x, DType
 std::pair<Shape, Shape> AdaptedNodes::shapes_of(const GraphCopy& copy, const Site& site) const {
   const Node& node = copy.source().nodes[site.id];
   const Shape& weight = copy.source().tensors[node.inputs[kWeight]].shape;
-  if (node.family->name == "embedding")
+  if (node.family == &embedding_family())
     return {{options_.rank, weight[0]}, {weight[1], options_.rank}};
-  if (node.family->name == "linear") {
+  if (node.family == &linear_family()) {
     const bool transposed = node.attributes.flag("transposed_weight");
     return {{options_.rank, weight[transposed ? 0 : 1]},
             {weight[transposed ? 1 : 0], options_.rank}};
@@ -126,17 +131,17 @@ TensorId AdaptedNodes::low_rank(GraphCopy& copy, const Site& site, const Adapter
                                 TensorId x) const {
   const Node& node = copy.source().nodes[site.id];
   const Attributes up{{"adapter", std::string("up")}};
-  if (node.family->name == "embedding") {
+  if (node.family == &embedding_family()) {
     const TensorId rows = add(copy, site, "transpose", {adapter.down});
     return add(copy, site, "linear", {add(copy, site, "embedding", {x, rows}), adapter.up}, up);
   }
-  if (node.family->name == "linear") {
+  if (node.family == &linear_family()) {
     const TensorId narrow =
         add(copy, site, "linear", {x, adapter.down}, {{"adapter", std::string("down")}});
     return add(copy, site, "linear", {narrow, adapter.up}, up);
   }
-  return add(copy, site, node.family->name,
-             {add(copy, site, node.family->name, {x, adapter.down}, node.attributes), adapter.up});
+  return add(copy, site, *node.family,
+             {add(copy, site, *node.family, {x, adapter.down}, node.attributes), adapter.up});
 }
 
 // peft's dora.py: (m / norm - 1) base + (m / norm) delta s, of the base's result without its bias.
@@ -187,7 +192,7 @@ std::vector<TensorId> AdaptedNodes::inputs_of(GraphCopy& copy, NodeId id) {
 void AdaptedNodes::require_input_gradient(GraphCopy& copy, NodeId id) {
   const Graph& source = copy.source();
   const Node& node = source.nodes[id];
-  if (node.family->name != "embedding") return;
+  if (node.family != &embedding_family()) return;
   const StorageId indices = source.tensors[node.inputs[kX]].storage;
   if (source.storages[indices].role != Role::kInput) return;
   const TensorId made = copy.at(node.outputs[0]);
@@ -209,9 +214,10 @@ void AdaptedNodes::rewrite(GraphCopy& copy, NodeId id) {
     const Adapter adapter = adapter_of(copy, site);
     if (options_.merged) return;
     const DType result_type = copy.result().tensors[site.base].dtype;
-    const bool is_embedding = node.family->name == "embedding";
+    const bool is_embedding = node.family == &embedding_family();
     const bool is_4bit = options_.quantised && options_.quantised->format->codes != DType::kInt8;
-    if (is_4bit && node.family->name == "linear") site.base = add(copy, site, "clone", {site.base});
+    if (is_4bit && node.family == &linear_family())
+      site.base = add(copy, site, "clone", {site.base});
     TensorId x = site.inputs[kX];
     if (!is_embedding) {
       const TensorId given = x;
@@ -219,7 +225,7 @@ void AdaptedNodes::rewrite(GraphCopy& copy, NodeId id) {
       const TensorId converted = x;
       if (options_.dropout > 0) x = add(copy, site, "dropout", {x}, {{"p", options_.dropout}});
       const TensorId delta = low_rank(copy, site, adapter, x);
-      const TensorId change = options_.dora && node.family->name == "linear"
+      const TensorId change = options_.dora && node.family == &linear_family()
                                   ? decomposed(copy, site, adapter, x, delta)
                                   : add(copy, site, "scale", {delta});
       site.base = add(copy, site, "add", {site.base, change});

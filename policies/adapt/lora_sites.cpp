@@ -8,7 +8,7 @@
 
 #include "graph/core/errors.hpp"
 #include "graph/core/words.hpp"
-#include "graph/operators/family.hpp"
+#include "graph/operators/known_families.hpp"
 
 namespace tidemark {
 namespace lora_sites_detail {
@@ -50,13 +50,13 @@ std::string last_part(std::string_view module) {
 }
 
 bool is_linear(const Node& node) {
-  return node.family->name == "linear";
+  return node.family == &linear_family();
 }
 
 bool is_adaptable(const Node& node) {
-  const std::string_view family = node.family->name;
-  return family == "linear" || family == "embedding" || family == "conv1d" || family == "conv2d" ||
-         family == "conv3d";
+  const OperatorFamily& family = *node.family;
+  return &family == &linear_family() || &family == &embedding_family() ||
+         (is_convolution(family) && !is_transposed_convolution(family));
 }
 
 class Finder {

@@ -1,21 +1,17 @@
 #include "policies/adapt/product_weights.hpp"
 
-#include <algorithm>
-#include <array>
 #include <string>
 
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/operators/known_families.hpp"
 
 namespace tidemark {
 
 bool multiplies_weight(const Node& node) {
-  static constexpr std::array<std::string_view, 7> kFamilies = {
-      "linear",           "conv1d",           "conv2d",          "conv3d",
-      "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"};
   return node.inputs.size() > kProductWeight &&
-         std::find(kFamilies.begin(), kFamilies.end(), node.family->name) != kFamilies.end();
+         (node.family == &linear_family() || is_convolution(*node.family));
 }
 
 namespace product_weights_detail {
@@ -23,7 +19,7 @@ namespace {
 
 // Whether the node makes a masked weight, which is as good as the weight.
 bool is_mask_product(const Graph& graph, const Node& node) {
-  if (node.family->name != "mul" || node.inputs.size() != 2) return false;
+  if (node.family != &mul_family() || node.inputs.size() != 2) return false;
   const StorageId mask = graph.tensors[node.inputs[0]].storage;
   return graph.storages[mask].role == Role::kBuffer;
 }

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/operators/known_families.hpp"
 #include "graph/operators/registry.hpp"
 #include "graph/rewrite/graph_copy.hpp"
 
@@ -21,7 +22,7 @@ constexpr std::size_t kWeight = 1;
 constexpr std::size_t kBias = 2;
 
 bool is_linear(const Node& node) {
-  return node.family->name == "linear" && node.inputs[kWeight].valid();
+  return node.family == &linear_family() && node.inputs[kWeight].valid();
 }
 
 // Returns the parameters that only linear layers read, as their weights.
@@ -29,7 +30,7 @@ std::set<TensorId> weights_of_linears(const Graph& graph) {
   std::set<TensorId> weights;
   std::set<TensorId> others;
   for (const Node& node : graph.nodes) {
-    if (node.family->name == "adapted_weight_norm") continue;  // dequantises by itself
+    if (node.family == &adapted_weight_norm_family()) continue;  // dequantises by itself
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const bool as_weight = i == kWeight && is_linear(node);
       if (node.inputs[i].valid()) (as_weight ? weights : others).insert(node.inputs[i]);
@@ -159,9 +160,10 @@ NodeId head_of(const Graph& graph) {
     const NodeId id = maker.at(at);
     const Node& node = graph.nodes[id];
     if (quantise_detail::is_linear(node)) return id;
-    const std::string_view family = node.family->name;
-    const bool same = family == "view" || family == "reshape" || family == "cast" ||
-                      family == "contiguous" || family == "scale";
+    const OperatorFamily* family = node.family;
+    const bool same = family == &view_family() || family == &reshape_family() ||
+                      family == &cast_family() || family == &contiguous_family() ||
+                      family == &scale_family();
     if (!same) break;
     at = node.inputs.front();
   }

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/operators/known_families.hpp"
 #include "graph/rewrite/graph_copy.hpp"
 #include "policies/adapt/product_weights.hpp"
 #include "policies/adapt/prune.hpp"
@@ -46,19 +47,20 @@ class FeatureSets {
 
 constexpr int kNoFeatures = -1;
 
-bool acts_on_elements(std::string_view family) {
-  static constexpr std::array<std::string_view, 17> kFamilies = {
-      "relu", "gelu",       "silu",       "tanh", "sigmoid",   "dropout",
-      "cast", "scale",      "add_scalar", "pow",  "softplus",  "hardswish",
-      "elu",  "leaky_relu", "add",        "mul",  "max_pool2d"};
-  return std::find(kFamilies.begin(), kFamilies.end(), family) != kFamilies.end() ||
-         family == "avg_pool2d";
+bool acts_on_elements(const OperatorFamily& family) {
+  static const std::array kFamilies = {&relu_family(), &gelu_family(),       &silu_family(),
+                                       &tanh_family(), &sigmoid_family(),    &dropout_family(),
+                                       &cast_family(), &scale_family(),      &add_scalar_family(),
+                                       &pow_family(),  &softplus_family(),   &hardswish_family(),
+                                       &elu_family(),  &leaky_relu_family(), &add_family(),
+                                       &mul_family(),  &max_pool2d_family(), &avg_pool2d_family()};
+  return std::find(kFamilies.begin(), kFamilies.end(), &family) != kFamilies.end();
 }
 
 bool is_plain_product(const Node& node) {
-  const bool linear = node.family->name == "linear";
-  const bool convolution = node.family->name.starts_with("conv") &&
-                           !node.family->name.starts_with("conv_transpose") &&
+  const bool linear = node.family == &linear_family();
+  const bool convolution = is_convolution(*node.family) &&
+                           !is_transposed_convolution(*node.family) &&
                            node.attributes.integer("groups", 1) == 1;
   return multiplies_weight(node) && (linear || convolution) &&
          !node.attributes.flag("transposed_weight");
@@ -114,8 +116,8 @@ class FeatureRemoval {
       if (uses_[weight] != 1) keep_whole(node.inputs.front());
       return;
     }
-    const bool passes = acts_on_elements(node.family->name) || node.family->name == "batch_norm" ||
-                        node.family->name == "update_running_stats";
+    const bool passes = acts_on_elements(*node.family) || node.family == &batch_norm_family() ||
+                        node.family == &update_running_stats_family();
     int joined = kNoFeatures;
     bool whole = !passes;
     for (TensorId in : node.inputs) {
@@ -169,7 +171,7 @@ class FeatureRemoval {
       if (outputs && node.inputs.size() > 2) cut_vector(copy, node.inputs[2]);
       return outputs;
     }
-    const bool normalises = node.family->name == "batch_norm";
+    const bool normalises = node.family == &batch_norm_family();
     if (normalises && is_cut(node.inputs.front())) {
       for (TensorId in : node.inputs)
         cut_vector(copy, in);

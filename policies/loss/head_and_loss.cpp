@@ -7,7 +7,7 @@
 
 #include "graph/core/errors.hpp"
 #include "graph/operators/communication/vocabulary.hpp"
-#include "graph/operators/family.hpp"
+#include "graph/operators/known_families.hpp"
 #include "graph/operators/pointwise/fake_quantise.hpp"
 #include "graph/rewrite/maker_of.hpp"
 
@@ -24,8 +24,8 @@ int readers_of(const Graph& graph, TensorId tensor) {
   return readers;
 }
 
-bool is_family(const Graph& graph, NodeId id, std::string_view family) {
-  return id.valid() && graph.nodes[id].family == find_family(family);
+bool is_family(const Graph& graph, NodeId id, const OperatorFamily& family) {
+  return id.valid() && graph.nodes[id].family == &family;
 }
 
 [[noreturn]] void fail(std::string_view policy, const std::string& problem) {
@@ -61,15 +61,16 @@ HeadAndLoss find_head_and_loss(const Graph& graph, std::string_view policy) {
   using head_and_loss_detail::readers_of;
   HeadAndLoss found;
   found.loss = graph.loss.valid() ? maker_of(graph, graph.loss) : NodeId();
-  if (!is_family(graph, found.loss, "nll_loss")) fail_at(graph, policy, found.loss);
+  if (!is_family(graph, found.loss, nll_loss_family())) fail_at(graph, policy, found.loss);
   NodeId at = found.loss;
   bool from_scores = false;
   while (true) {
     const TensorId input = graph.nodes[at].inputs.front();
     const NodeId maker = maker_of(graph, input);
-    const bool passes = is_family(graph, maker, "view") || is_family(graph, maker, "reshape") ||
-                        is_family(graph, maker, "cast") || is_family(graph, maker, "log_softmax");
-    const bool is_head = is_family(graph, maker, "linear");
+    const bool passes =
+        is_family(graph, maker, view_family()) || is_family(graph, maker, reshape_family()) ||
+        is_family(graph, maker, cast_family()) || is_family(graph, maker, log_softmax_family());
+    const bool is_head = is_family(graph, maker, linear_family());
     if (!passes && !is_head) fail_at(graph, policy, maker.valid() ? maker : at);
     if (readers_of(graph, input) > 1) {
       fail(policy, fmt::format("the result of {} is read by more than the loss, so that all logits "
@@ -80,7 +81,7 @@ HeadAndLoss find_head_and_loss(const Graph& graph, std::string_view policy) {
       found.head = maker;
       break;
     }
-    if (is_family(graph, maker, "log_softmax")) {
+    if (is_family(graph, maker, log_softmax_family())) {
       found.loss_dtype = graph.tensors[input].dtype;
       from_scores = true;
     }

@@ -7,6 +7,7 @@
 
 #include "graph/core/errors.hpp"
 #include "graph/operators/family.hpp"
+#include "graph/operators/known_families.hpp"
 #include "graph/rewrite/graph_copy.hpp"
 #include "policies/rewrite/layer_precision.hpp"
 #include "policies/rewrite/precision.hpp"
@@ -126,11 +127,11 @@ TensorId AutocastNodes::cast(GraphCopy& copy, TensorId tensor, DType dtype, Laye
 void AutocastNodes::hold_converted_logits(GraphCopy& copy, NodeId id, NodeId kept) {
   if (!rules_.cpu_autocast_lists) return;
   const Node& node = copy.source().nodes[id];
-  if (node.family == find_family("log_softmax")) {
+  if (node.family == &log_softmax_family()) {
     const TensorId input = copy.result().nodes[kept].inputs[0];
     converted_logits_ = input == copy.at(node.inputs[0]) ? TensorId() : input;
   }
-  if (node.family == find_family("nll_loss") && converted_logits_.valid()) {
+  if (node.family == &nll_loss_family() && converted_logits_.valid()) {
     copy.result().locals.push_back({converted_logits_, kept});
   }
 }

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "graph/operators/family.hpp"
+#include "graph/operators/known_families.hpp"
 #include "graph/operators/products/fp8_linear.hpp"
 #include "graph/rewrite/graph_copy.hpp"
 #include "policies/rewrite/layer_precision.hpp"
@@ -49,7 +49,7 @@ Attributes attributes_of(Fp8Recipe recipe, Attributes attributes) {
 
 bool is_replaced(const Graph& graph, NodeId id) {
   const Node& node = graph.nodes[id];
-  if (node.family != find_family("linear") || node.outputs.front() == graph.logits) return false;
+  if (node.family != &linear_family() || node.outputs.front() == graph.logits) return false;
   const Tensor& weight = graph.tensors[node.inputs[1]];
   return weight.shape[0] % kFeatures == 0 && weight.shape[1] % kFeatures == 0;
 }

@@ -8,6 +8,7 @@
 
 #include "graph/core/errors.hpp"
 #include "graph/ir/convolutions.hpp"
+#include "graph/operators/known_families.hpp"
 #include "scenarios/read/global_batch.hpp"
 #include "scenarios/read/short_form.hpp"
 #include "scenarios/studies/parallel.hpp"
@@ -69,7 +70,7 @@ bool takes_adapters(const TrainingGraph& graph) {
   for (const Operator& op : graph.operators) {
     if (op.part != OperatorPart::kForward) continue;
     convolution = convolution || is_convolution(op.work.op_class);
-    if (op.forward_family() != "linear") continue;
+    if (op.family != &linear_family()) continue;
     linear = true;
     in_block = in_block || graph.block_of(op.layer) != kNoBlock;
   }

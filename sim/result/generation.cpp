@@ -18,9 +18,9 @@ std::vector<std::uint32_t> ends_of_passes(const GenerationRun& run) {
   for (std::uint32_t i = 0; i < run.program.size(); ++i) {
     if (run.program.opcode[i] != Opcode::kLaunch) continue;
     if (!run.program.slot[run.program.position[i].index()].last_step) continue;
-    const OperatorId op(run.program.subject[i]);
-    if (run.graph.operators[op].forward_family() == kNextToken && run.scratch.finished[i] >= 0)
-      ends.push_back(i);
+    const Operator& op = run.graph.operators[OperatorId(run.program.subject[i])];
+    const bool ends_pass = op.part == OperatorPart::kForward && op.family == &next_token_family();
+    if (ends_pass && run.scratch.finished[i] >= 0) ends.push_back(i);
   }
   return ends;
 }

@@ -3,7 +3,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace adapter_family {
+namespace adapter_family_detail {
 
 constexpr std::size_t kWeight = 0;  // [out, in]; [in, out] with transposed_weight
 constexpr std::size_t kDown = 1;    // A [rank, in]
@@ -66,10 +66,10 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = no_backward},
 };
 
-}  // namespace adapter_family
+}  // namespace adapter_family_detail
 
 std::span<const OperatorFamily> adapter_families() {
-  return adapter_family::kFamilies;
+  return adapter_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

@@ -7,7 +7,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace quantised_linear_family {
+namespace quantised_linear_family_detail {
 
 constexpr std::size_t kFirstState = 3;  // scales and tables
 constexpr std::int64_t kFewRows = 4;    // up to so many rows are multiplied with the codes
@@ -157,10 +157,10 @@ constexpr OperatorFamily kFamilies[] = {
      .opaque = true},
 };
 
-}  // namespace quantised_linear_family
+}  // namespace quantised_linear_family_detail
 
 std::span<const OperatorFamily> quantised_linear_families() {
-  return quantised_linear_family::kFamilies;
+  return quantised_linear_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

@@ -98,7 +98,7 @@ ForwardKernel forward_paged_attention(const NodeView& node) {
 }
 
 constexpr OperatorFamily kNextTokenFamily{
-    .name = kNextToken,
+    .name = "next_token",
     .summary = "the next token of each sequence; the host waits for it",
     .infer = infer_next_token,
     .forward = forward_next_token,

@@ -1,17 +1,13 @@
 // Operators of generation: they make, extend and read key-value caches, and choose tokens.
 #pragma once
 
-#include <string_view>
-
 #include "graph/operators/family.hpp"
 
 namespace tidemark {
 
 // The operator that ends a pass: it picks the next token of each sequence from its logits, and the
-// host waits for it, since it decides whether a sequence has ended.
-inline constexpr std::string_view kNextToken = "next_token";
-
-// logits [batch, 1, vocabulary] to int64 [batch, 1].
+// host waits for it, since it decides whether a sequence has ended. From logits
+// [batch, 1, vocabulary] to int64 [batch, 1].
 [[nodiscard]] const OperatorFamily& next_token_family();
 // torch.cat of an earlier cache, if there is one, with new keys or values [batch, heads, length,
 // width] along the length.

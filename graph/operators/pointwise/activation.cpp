@@ -10,7 +10,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace activation_family {
+namespace activation_family_detail {
 
 enum class Keeps { kNothing, kInput, kOutput };
 enum class InPlace {
@@ -190,10 +190,10 @@ constexpr auto families_of(std::index_sequence<I...> /*positions*/) {
 
 constexpr auto kFamilies = families_of(std::make_index_sequence<kUnaries.size()>());
 
-}  // namespace activation_family
+}  // namespace activation_family_detail
 
 std::span<const OperatorFamily> activation_families() {
-  return activation_family::kFamilies;
+  return activation_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

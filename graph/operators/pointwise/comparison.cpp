@@ -7,7 +7,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace comparison_family {
+namespace comparison_family_detail {
 
 Shape common_shape(const Inference& inference) {
   Shape shape = inference.input(0).shape;
@@ -136,10 +136,10 @@ constexpr OperatorFamily kFamilies[] = {
     comparison("logical_not", "does not hold; bool"),
 };
 
-}  // namespace comparison_family
+}  // namespace comparison_family_detail
 
 std::span<const OperatorFamily> comparison_families() {
-  return comparison_family::kFamilies;
+  return comparison_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

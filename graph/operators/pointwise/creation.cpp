@@ -7,7 +7,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace creation_family {
+namespace creation_family_detail {
 
 void infer_arange(Inference& inference) {
   inference.create({inference.attributes().integer("length")}, DType::kInt64);
@@ -36,7 +36,7 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = no_backward},
 };
 
-}  // namespace creation_family
+}  // namespace creation_family_detail
 
 void create_shaped(Inference& inference, const std::string& fallback) {
   const std::string wanted = inference.attributes().text("dtype", fallback);
@@ -50,7 +50,7 @@ void create_shaped(Inference& inference, const std::string& fallback) {
 }
 
 std::span<const OperatorFamily> creation_families() {
-  return creation_family::kFamilies;
+  return creation_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

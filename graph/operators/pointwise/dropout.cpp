@@ -4,7 +4,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace dropout_family {
+namespace dropout_family_detail {
 
 void infer(Inference& inference) {
   const Tensor& x = inference.input(0);
@@ -75,10 +75,10 @@ constexpr OperatorFamily kFamilies[] = {
      .in_evaluation = InEvaluation::kIdentity},
 };
 
-}  // namespace dropout_family
+}  // namespace dropout_family_detail
 
 std::span<const OperatorFamily> dropout_families() {
-  return dropout_family::kFamilies;
+  return dropout_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

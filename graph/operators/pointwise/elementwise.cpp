@@ -7,7 +7,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace elementwise_family {
+namespace elementwise_family_detail {
 
 void infer_binary(Inference& inference) {
   const Tensor& a = inference.input(0);
@@ -219,10 +219,10 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = backward_cast},
 };
 
-}  // namespace elementwise_family
+}  // namespace elementwise_family_detail
 
 std::span<const OperatorFamily> elementwise_families() {
-  return elementwise_family::kFamilies;
+  return elementwise_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

@@ -6,7 +6,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace gated_family {
+namespace gated_family_detail {
 
 // a sigmoid(b) of the halves a and b of one axis.
 void infer_glu(Inference& inference) {
@@ -118,10 +118,10 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = backward_prelu},
 };
 
-}  // namespace gated_family
+}  // namespace gated_family_detail
 
 std::span<const OperatorFamily> gated_families() {
-  return gated_family::kFamilies;
+  return gated_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

@@ -3,7 +3,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace lerp_family {
+namespace lerp_family_detail {
 
 constexpr std::size_t kX = 0;
 constexpr std::size_t kEnd = 1;
@@ -67,10 +67,10 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = backward},
 };
 
-}  // namespace lerp_family
+}  // namespace lerp_family_detail
 
 std::span<const OperatorFamily> lerp_families() {
-  return lerp_family::kFamilies;
+  return lerp_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

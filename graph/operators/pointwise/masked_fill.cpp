@@ -6,7 +6,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace masked_fill_family {
+namespace masked_fill_family_detail {
 
 constexpr std::size_t kX = 0;
 constexpr std::size_t kSource = 1;  // broadcasts to x
@@ -91,10 +91,10 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = backward},
 };
 
-}  // namespace masked_fill_family
+}  // namespace masked_fill_family_detail
 
 std::span<const OperatorFamily> masked_fill_families() {
-  return masked_fill_family::kFamilies;
+  return masked_fill_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

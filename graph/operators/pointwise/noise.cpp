@@ -6,7 +6,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace noise_family {
+namespace noise_family_detail {
 
 void infer(Inference& inference) {
   const Tensor& x = inference.input(0);
@@ -87,10 +87,10 @@ constexpr OperatorFamily kFamilies[] = {
      .variant = kPerSample},
 };
 
-}  // namespace noise_family
+}  // namespace noise_family_detail
 
 std::span<const OperatorFamily> noise_families() {
-  return noise_family::kFamilies;
+  return noise_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

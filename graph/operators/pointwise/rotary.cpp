@@ -6,7 +6,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace rotary_family {
+namespace rotary_family_detail {
 
 constexpr std::size_t kX = 0;  // [..., length, width]
 constexpr std::size_t kCos = 1;
@@ -74,10 +74,10 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = backward},
 };
 
-}  // namespace rotary_family
+}  // namespace rotary_family_detail
 
 std::span<const OperatorFamily> rotary_families() {
-  return rotary_family::kFamilies;
+  return rotary_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

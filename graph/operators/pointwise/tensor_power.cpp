@@ -3,7 +3,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace tensor_power_family {
+namespace tensor_power_family_detail {
 
 constexpr std::size_t kBase = 0;  // absent: a number
 constexpr std::size_t kExponent = 1;
@@ -80,10 +80,10 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = backward},
 };
 
-}  // namespace tensor_power_family
+}  // namespace tensor_power_family_detail
 
 std::span<const OperatorFamily> tensor_power_families() {
-  return tensor_power_family::kFamilies;
+  return tensor_power_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

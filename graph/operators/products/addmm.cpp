@@ -5,7 +5,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace addmm_family {
+namespace addmm_family_detail {
 
 constexpr std::size_t kAdded = 0;  // broadcasts to the product
 constexpr std::size_t kLeft = 1;   // [batch..., m, k]
@@ -100,10 +100,10 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = backward},
 };
 
-}  // namespace addmm_family
+}  // namespace addmm_family_detail
 
 std::span<const OperatorFamily> addmm_families() {
-  return addmm_family::kFamilies;
+  return addmm_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

@@ -9,19 +9,19 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace attention_family {
+namespace attention_family_detail {
 
 constexpr std::size_t kQuery = 0;  // [batch, heads, length, width]
 constexpr std::size_t kKey = 1;    // [batch, key heads, key length, width]
 constexpr std::size_t kValue = 2;
 
-}  // namespace attention_family
+}  // namespace attention_family_detail
 
 // 4 b h s^2 d, half of it under a causal mask (Dao 2023, section 4.1).
 Work attention_work(const NodeView& node, double share, std::int64_t direction) {
-  const Tensor& q = node.input(attention_family::kQuery);
-  const Tensor& k = node.input(attention_family::kKey);
-  const Tensor& v = node.input(attention_family::kValue);
+  const Tensor& q = node.input(attention_family_detail::kQuery);
+  const Tensor& k = node.input(attention_family_detail::kKey);
+  const Tensor& v = node.input(attention_family_detail::kValue);
   const bool causal = node.attributes().flag("causal");
   const double scores = static_cast<double>(q.shape[0]) * static_cast<double>(q.shape[1]) *
                         static_cast<double>(q.shape[2]) * static_cast<double>(k.shape[2]);
@@ -39,24 +39,24 @@ Work attention_work(const NodeView& node, double share, std::int64_t direction) 
 // rounded up to 32, softmax_d is one fp32 per row; shared key heads get a gradient per query head
 // first.
 Bytes attention_backward_workspace(const NodeView& node) {
-  const Shape& q = node.input(attention_family::kQuery).shape;
-  const Shape& k = node.input(attention_family::kKey).shape;
+  const Shape& q = node.input(attention_family_detail::kQuery).shape;
+  const Shape& k = node.input(attention_family_detail::kKey).shape;
   constexpr std::int64_t kRows = 128;
   constexpr std::int64_t kWidths = 32;
   const auto rounded = [](std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; };
   const std::int64_t rows = q[0] * q[1] * rounded(q[2], kRows);
   Bytes workspace = bytes_of(DType::kFloat32, Elements(rows));
-  if (bits_of(node.input(attention_family::kQuery).dtype) > 16) return workspace;
+  if (bits_of(node.input(attention_family_detail::kQuery).dtype) > 16) return workspace;
   workspace += bytes_of(DType::kFloat32, Elements(rows * rounded(q[3], kWidths)));
   if (q[1] != k[1]) {
-    workspace += (node.input(attention_family::kKey).bytes() +
-                  node.input(attention_family::kValue).bytes()) *
+    workspace += (node.input(attention_family_detail::kKey).bytes() +
+                  node.input(attention_family_detail::kValue).bytes()) *
                  (q[1] / k[1]);
   }
   return workspace;
 }
 
-namespace attention_family {
+namespace attention_family_detail {
 
 void infer(Inference& inference) {
   const Tensor& q = inference.input(kQuery);
@@ -126,10 +126,10 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = backward},
 };
 
-}  // namespace attention_family
+}  // namespace attention_family_detail
 
 std::span<const OperatorFamily> attention_families() {
-  return attention_family::kFamilies;
+  return attention_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

@@ -5,7 +5,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace bmm_family {
+namespace bmm_family_detail {
 
 void infer(Inference& inference) {
   const Tensor& a = inference.input(0);
@@ -67,10 +67,10 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = backward},
 };
 
-}  // namespace bmm_family
+}  // namespace bmm_family_detail
 
 std::span<const OperatorFamily> bmm_families() {
-  return bmm_family::kFamilies;
+  return bmm_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

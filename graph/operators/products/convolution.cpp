@@ -9,7 +9,7 @@
 #include "graph/operators/windows.hpp"
 
 namespace tidemark {
-namespace convolution_family {
+namespace convolution_family_detail {
 
 constexpr std::size_t kX = 0;
 constexpr std::size_t kWeight = 1;  // [out, in / groups, kernel...]
@@ -200,10 +200,10 @@ constexpr OperatorFamily kFamilies[] = {
      save, backward, InEvaluation::kSame, 3},
 };
 
-}  // namespace convolution_family
+}  // namespace convolution_family_detail
 
 std::span<const OperatorFamily> convolution_families() {
-  return convolution_family::kFamilies;
+  return convolution_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

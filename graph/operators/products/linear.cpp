@@ -9,7 +9,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace linear_family {
+namespace linear_family_detail {
 
 constexpr std::string_view kBiasGradient = "linear.bias_gradient";
 
@@ -169,10 +169,10 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = backward},
 };
 
-}  // namespace linear_family
+}  // namespace linear_family_detail
 
 std::span<const OperatorFamily> linear_families() {
-  return linear_family::kFamilies;
+  return linear_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

@@ -14,7 +14,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace recurrent_family {
+namespace recurrent_family_detail {
 
 constexpr std::size_t kX = 0;  // [steps, batch, features]; batch first with the attribute
 // Inputs after x, for each layer and direction: weight_ih [gates * hidden, features], weight_hh
@@ -268,10 +268,10 @@ constexpr OperatorFamily kFamilies[] = {
      backward, InEvaluation::kSame, static_cast<int>(CellKind::kRnn)},
 };
 
-}  // namespace recurrent_family
+}  // namespace recurrent_family_detail
 
 std::span<const OperatorFamily> recurrent_families() {
-  return recurrent_family::kFamilies;
+  return recurrent_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

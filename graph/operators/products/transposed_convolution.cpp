@@ -6,7 +6,7 @@
 #include "graph/operators/windows.hpp"
 
 namespace tidemark {
-namespace transposed_convolution_family {
+namespace transposed_convolution_family_detail {
 
 constexpr std::size_t kX = 0;
 constexpr std::size_t kWeight = 1;  // [in, out / groups, kernel...]
@@ -128,10 +128,10 @@ constexpr OperatorFamily kFamilies[] = {
      backward, InEvaluation::kSame, 3},
 };
 
-}  // namespace transposed_convolution_family
+}  // namespace transposed_convolution_family_detail
 
 std::span<const OperatorFamily> transposed_convolution_families() {
-  return transposed_convolution_family::kFamilies;
+  return transposed_convolution_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

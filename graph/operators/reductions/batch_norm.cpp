@@ -9,7 +9,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace batch_norm_family {
+namespace batch_norm_family_detail {
 
 constexpr std::size_t kX = 0;       // [n, channels, ...]
 constexpr std::size_t kWeight = 1;  // [channels], optional
@@ -186,10 +186,10 @@ constexpr OperatorFamily kFamilies[] = {
      .in_evaluation = InEvaluation::kNothing},
 };
 
-}  // namespace batch_norm_family
+}  // namespace batch_norm_family_detail
 
 std::span<const OperatorFamily> batch_norm_families() {
-  return batch_norm_family::kFamilies;
+  return batch_norm_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

@@ -3,7 +3,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace ctc_loss_family {
+namespace ctc_loss_family_detail {
 
 constexpr std::size_t kLogProbabilities = 0;  // [steps, samples, classes]
 constexpr std::size_t kTargets = 1;           // [samples, labels], int64
@@ -66,10 +66,10 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = backward},
 };
 
-}  // namespace ctc_loss_family
+}  // namespace ctc_loss_family_detail
 
 std::span<const OperatorFamily> ctc_loss_families() {
-  return ctc_loss_family::kFamilies;
+  return ctc_loss_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

@@ -4,7 +4,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace distance_family {
+namespace distance_family_detail {
 
 constexpr std::size_t kLeft = 0;   // [.., rows, width]
 constexpr std::size_t kRight = 1;  // [.., columns, width]
@@ -73,10 +73,10 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = backward},
 };
 
-}  // namespace distance_family
+}  // namespace distance_family_detail
 
 std::span<const OperatorFamily> distance_families() {
-  return distance_family::kFamilies;
+  return distance_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

@@ -6,7 +6,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace layer_norm_family {
+namespace layer_norm_family_detail {
 
 constexpr std::size_t kX = 0;
 constexpr std::size_t kWeight = 1;  // optional
@@ -173,10 +173,10 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = backward_group_norm},
 };
 
-}  // namespace layer_norm_family
+}  // namespace layer_norm_family_detail
 
 std::span<const OperatorFamily> layer_norm_families() {
-  return layer_norm_family::kFamilies;
+  return layer_norm_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

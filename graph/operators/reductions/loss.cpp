@@ -6,7 +6,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace loss_family {
+namespace loss_family_detail {
 
 constexpr std::size_t kPrediction = 0;
 constexpr std::size_t kTarget = 1;
@@ -115,10 +115,10 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = backward_smoothing},
 };
 
-}  // namespace loss_family
+}  // namespace loss_family_detail
 
 std::span<const OperatorFamily> loss_families() {
-  return loss_family::kFamilies;
+  return loss_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

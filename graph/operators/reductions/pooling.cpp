@@ -8,7 +8,7 @@
 #include "graph/operators/windows.hpp"
 
 namespace tidemark {
-namespace pooling_family {
+namespace pooling_family_detail {
 
 std::int64_t pooled(const Inference& inference, int axis) {
   const Attributes& attributes = inference.attributes();
@@ -139,10 +139,10 @@ constexpr OperatorFamily kFamilies[] = {
     means(3, "adaptive_avg_pool3d", "means over output_size cells; one cell is a mean", true),
 };
 
-}  // namespace pooling_family
+}  // namespace pooling_family_detail
 
 std::span<const OperatorFamily> pooling_families() {
-  return pooling_family::kFamilies;
+  return pooling_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

@@ -54,7 +54,7 @@ Tensor expanded_gradient(const BackwardBuilder& b) {
   return expanded;
 }
 
-namespace reduction_family {
+namespace reduction_family_detail {
 
 void infer(Inference& inference) {
   inference.create(reduced_shape(inference), inference.input(0).dtype);
@@ -109,10 +109,10 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = backward_sum},
 };
 
-}  // namespace reduction_family
+}  // namespace reduction_family_detail
 
 std::span<const OperatorFamily> reduction_families() {
-  return reduction_family::kFamilies;
+  return reduction_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

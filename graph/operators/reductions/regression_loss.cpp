@@ -6,7 +6,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace regression_loss_family {
+namespace regression_loss_family_detail {
 
 constexpr std::size_t kPrediction = 0;
 constexpr std::size_t kTarget = 1;
@@ -118,10 +118,10 @@ constexpr OperatorFamily kFamilies[] = {
          forward_logits, backward_logits),
 };
 
-}  // namespace regression_loss_family
+}  // namespace regression_loss_family_detail
 
 std::span<const OperatorFamily> regression_loss_families() {
-  return regression_loss_family::kFamilies;
+  return regression_loss_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

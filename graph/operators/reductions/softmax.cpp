@@ -5,7 +5,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace softmax_family {
+namespace softmax_family_detail {
 
 // dtype="fp32" computes and returns fp32 whatever the input is: F.softmax(x, dtype=torch.float32).
 void infer(Inference& inference) {
@@ -86,10 +86,10 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = backward_log_softmax},
 };
 
-}  // namespace softmax_family
+}  // namespace softmax_family_detail
 
 std::span<const OperatorFamily> softmax_families() {
-  return softmax_family::kFamilies;
+  return softmax_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

@@ -5,7 +5,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace spectral_norm_family {
+namespace spectral_norm_family_detail {
 
 constexpr std::size_t kWeight = 0;
 constexpr std::size_t kLeft = 1;   // u, one number per row of the weight as a matrix
@@ -66,10 +66,10 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = backward},
 };
 
-}  // namespace spectral_norm_family
+}  // namespace spectral_norm_family_detail
 
 std::span<const OperatorFamily> spectral_norm_families() {
-  return spectral_norm_family::kFamilies;
+  return spectral_norm_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

@@ -6,7 +6,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace statistics_family {
+namespace statistics_family_detail {
 
 void infer(Inference& inference) {
   inference.create(reduced_shape(inference), inference.input(0).dtype);
@@ -229,10 +229,10 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = backward_cumsum},
 };
 
-}  // namespace statistics_family
+}  // namespace statistics_family_detail
 
 std::span<const OperatorFamily> statistics_families() {
-  return statistics_family::kFamilies;
+  return statistics_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

@@ -6,7 +6,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace weight_norm_family {
+namespace weight_norm_family_detail {
 
 constexpr std::size_t kDirection = 0;  // v, in the shape of the weight
 constexpr std::size_t kMagnitude = 1;  // g, one number per place of the axis that is kept
@@ -55,10 +55,10 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = backward},
 };
 
-}  // namespace weight_norm_family
+}  // namespace weight_norm_family_detail
 
 std::span<const OperatorFamily> weight_norm_families() {
-  return weight_norm_family::kFamilies;
+  return weight_norm_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

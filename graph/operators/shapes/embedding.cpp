@@ -6,7 +6,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace embedding_family {
+namespace embedding_family_detail {
 
 constexpr std::size_t kIndices = 0;
 constexpr std::size_t kWeight = 1;  // [rows, width]
@@ -173,10 +173,10 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = backward},
 };
 
-}  // namespace embedding_family
+}  // namespace embedding_family_detail
 
 std::span<const OperatorFamily> embedding_families() {
-  return embedding_family::kFamilies;
+  return embedding_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

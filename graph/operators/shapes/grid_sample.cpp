@@ -6,7 +6,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace grid_sample_family {
+namespace grid_sample_family_detail {
 
 constexpr std::size_t kX = 0;
 constexpr std::size_t kGrid = 1;
@@ -66,10 +66,10 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = backward},
 };
 
-}  // namespace grid_sample_family
+}  // namespace grid_sample_family_detail
 
 std::span<const OperatorFamily> grid_sample_families() {
-  return grid_sample_family::kFamilies;
+  return grid_sample_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

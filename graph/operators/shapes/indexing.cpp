@@ -7,7 +7,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace indexing_family {
+namespace indexing_family_detail {
 
 constexpr std::size_t kX = 0;
 constexpr std::size_t kIndex = 1;
@@ -293,10 +293,10 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = backward_positions},
 };
 
-}  // namespace indexing_family
+}  // namespace indexing_family_detail
 
 std::span<const OperatorFamily> indexing_families() {
-  return indexing_family::kFamilies;
+  return indexing_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

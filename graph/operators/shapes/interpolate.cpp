@@ -12,7 +12,7 @@
 #include "graph/operators/windows.hpp"
 
 namespace tidemark {
-namespace interpolate_family {
+namespace interpolate_family_detail {
 
 // Neighbours per axis that one result is made of.
 constexpr std::array<std::pair<std::string_view, int>, 6> kTaps = {{{"nearest", 1},
@@ -81,10 +81,10 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = backward},
 };
 
-}  // namespace interpolate_family
+}  // namespace interpolate_family_detail
 
 std::span<const OperatorFamily> interpolate_families() {
-  return interpolate_family::kFamilies;
+  return interpolate_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

@@ -6,7 +6,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace rearrange_family {
+namespace rearrange_family_detail {
 
 ForwardKernel forward(const NodeView& node) {
   return {.work = node.elementwise_work(OperatorClass::kElementwise, 0)};
@@ -132,10 +132,10 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = backward_repeat},
 };
 
-}  // namespace rearrange_family
+}  // namespace rearrange_family_detail
 
 std::span<const OperatorFamily> rearrange_families() {
-  return rearrange_family::kFamilies;
+  return rearrange_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

@@ -7,7 +7,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace slice_family {
+namespace slice_family_detail {
 
 int axis_of(const NodeView& node) {
   const auto axis = static_cast<int>(node.attributes().integer("axis", 0));
@@ -158,10 +158,10 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = backward_cat},
 };
 
-}  // namespace slice_family
+}  // namespace slice_family_detail
 
 std::span<const OperatorFamily> slice_families() {
-  return slice_family::kFamilies;
+  return slice_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

@@ -8,7 +8,7 @@
 #include "graph/operators/registry.hpp"
 
 namespace tidemark {
-namespace view_family {
+namespace view_family_detail {
 
 // Returns the attribute `shape`; one extent may be -1 and is inferred.
 Shape wanted_shape(const Inference& inference) {
@@ -219,10 +219,10 @@ constexpr OperatorFamily kFamilies[] = {
      .backward = backward_expand},
 };
 
-}  // namespace view_family
+}  // namespace view_family_detail
 
 std::span<const OperatorFamily> view_families() {
-  return view_family::kFamilies;
+  return view_family_detail::kFamilies;
 }
 
 }  // namespace tidemark

@@ -4,7 +4,12 @@
 #include <array>
 #include <string_view>
 
+#include "graph/models/routing.hpp"
+#include "graph/operators/communication/collectives.hpp"
+#include "graph/operators/communication/expert_rows.hpp"
+#include "graph/operators/communication/ring_attention.hpp"
 #include "graph/operators/kernels.hpp"
+#include "graph/operators/known_families.hpp"
 #include "graph/operators/reductions/reduction.hpp"
 #include "graph/operators/registry.hpp"
 
@@ -22,7 +27,6 @@ struct Site {
   [[nodiscard]] const Shape& out(std::size_t i = 0) const {
     return graph.tensors[node.outputs[i]].shape;
   }
-  [[nodiscard]] std::string_view family() const { return node.family->name; }
   // Returns an axis that an attribute names, counted from the front.
   [[nodiscard]] int axis(std::string_view name, std::int64_t fallback, int rank) const {
     const auto value = static_cast<int>(node.attributes.integer(name, fallback));
@@ -47,7 +51,8 @@ Passage pass_elementwise(const Site& site) {
     made = cut;
   }
   if (made->spread) return Site::impossible();
-  if (site.family() == "rotary" && made->axis == out.rank() - 1) return Site::impossible();
+  if (site.node.family == &rotary_family() && made->axis == out.rank() - 1)
+    return Site::impossible();
   Passage passage = site.all_made(made);
   for (std::size_t i = 0; i < site.inputs.size(); ++i) {
     if (site.inputs[i] || !site.node.inputs[i].valid()) continue;
@@ -97,7 +102,7 @@ Passage pass_permutation(const Site& site) {
   Cut cut = *site.inputs[0];
   if (cut.spread) return Site::impossible();
   const int rank = site.in(0).rank();
-  if (site.family() == "transpose") {
+  if (site.node.family == &transpose_family()) {
     const int a = site.axis("axis_a", -2, rank);
     const int b = site.axis("axis_b", -1, rank);
     cut.axis = cut.axis == a ? b : cut.axis == b ? a : cut.axis;
@@ -208,7 +213,7 @@ Passage pass_collective(const Site& site) {
   Cut cut = *site.inputs[0];
   const Attributes& attributes = site.node.attributes;
   if (attributes.holds<std::int64_t>("rows")) return pass_rows(site);
-  if (site.family() != "all_to_all") {
+  if (site.node.family != &all_to_all_family()) {
     const bool along =
         attributes.holds<std::int64_t>("axis") && site.axis("axis", 0, 1) == cut.axis;
     return along ? Site::impossible() : site.all_made(cut);
@@ -239,66 +244,63 @@ Passage pass_choices(const Site& site) {
 }
 
 using Rule = Passage (*)(const Site&);
-struct NamedRule {
-  std::string_view family;
+struct FamilyRule {
+  const OperatorFamily& (*family)();
   Rule rule;
 };
 constexpr std::array kRules = {
-    NamedRule{"softmax", pass_along_axis},
-    NamedRule{"log_softmax", pass_along_axis},
-    NamedRule{"cumsum", pass_along_axis},
-    NamedRule{"layer_norm", pass_norm},
-    NamedRule{"rms_norm", pass_norm},
-    NamedRule{"mean", pass_reduction},
-    NamedRule{"sum", pass_reduction},
-    NamedRule{"view", pass_view},
-    NamedRule{"reshape", pass_view},
-    NamedRule{"transpose", pass_permutation},
-    NamedRule{"permute", pass_permutation},
-    NamedRule{"expand", pass_expand},
-    NamedRule{"split", pass_split},
-    NamedRule{"glu", pass_split},
-    NamedRule{"narrow", pass_narrow},
-    NamedRule{"cat", pass_cat},
-    NamedRule{"bmm", pass_bmm},
-    NamedRule{"attention", pass_attention},
-    NamedRule{"all_gather", pass_collective},
-    NamedRule{"reduce_scatter", pass_collective},
-    NamedRule{"gather_whole", pass_collective},
-    NamedRule{"take_part", pass_collective},
-    NamedRule{"all_reduce", pass_collective},
-    NamedRule{"copy_to_ranks", pass_collective},
-    NamedRule{"all_to_all", pass_collective},
-    NamedRule{"contiguous", pass_elementwise},
-    NamedRule{"rotary", pass_elementwise},
-    NamedRule{"dropout", pass_elementwise},
-    NamedRule{"masked_fill", pass_elementwise},
-    NamedRule{"maximum", pass_elementwise},
-    NamedRule{"minimum", pass_elementwise},
-    NamedRule{"where", pass_elementwise},
-    NamedRule{"logsigmoid", pass_elementwise},
-    NamedRule{"tensor_power", pass_elementwise},
-    NamedRule{"clone", pass_elementwise},
-    NamedRule{"require_gradient", pass_elementwise},
-    NamedRule{"permute_rows", pass_rows},
-    NamedRule{"sort_rows", pass_rows},
-    NamedRule{"combine_rows", pass_combination},
-    NamedRule{"top_k", pass_choices},
-    NamedRule{"one_hot", pass_each},
+    FamilyRule{softmax_family, pass_along_axis},
+    FamilyRule{log_softmax_family, pass_along_axis},
+    FamilyRule{cumsum_family, pass_along_axis},
+    FamilyRule{layer_norm_family, pass_norm},
+    FamilyRule{rms_norm_family, pass_norm},
+    FamilyRule{mean_family, pass_reduction},
+    FamilyRule{sum_family, pass_reduction},
+    FamilyRule{view_family, pass_view},
+    FamilyRule{reshape_family, pass_view},
+    FamilyRule{transpose_family, pass_permutation},
+    FamilyRule{permute_family, pass_permutation},
+    FamilyRule{expand_family, pass_expand},
+    FamilyRule{split_family, pass_split},
+    FamilyRule{glu_family, pass_split},
+    FamilyRule{narrow_family, pass_narrow},
+    FamilyRule{cat_family, pass_cat},
+    FamilyRule{bmm_family, pass_bmm},
+    FamilyRule{attention_family, pass_attention},
+    FamilyRule{ring_attention_family, pass_attention},
+    FamilyRule{all_gather_family, pass_collective},
+    FamilyRule{reduce_scatter_family, pass_collective},
+    FamilyRule{gather_whole_family, pass_collective},
+    FamilyRule{take_part_family, pass_collective},
+    FamilyRule{all_reduce_family, pass_collective},
+    FamilyRule{copy_to_ranks_family, pass_collective},
+    FamilyRule{all_to_all_family, pass_collective},
+    FamilyRule{exchange_rows_family, pass_collective},
+    FamilyRule{contiguous_family, pass_elementwise},
+    FamilyRule{rotary_family, pass_elementwise},
+    FamilyRule{dropout_family, pass_elementwise},
+    FamilyRule{masked_fill_family, pass_elementwise},
+    FamilyRule{maximum_family, pass_elementwise},
+    FamilyRule{minimum_family, pass_elementwise},
+    FamilyRule{where_family, pass_elementwise},
+    FamilyRule{logsigmoid_family, pass_elementwise},
+    FamilyRule{tensor_power_family, pass_elementwise},
+    FamilyRule{clone_family, pass_elementwise},
+    FamilyRule{require_gradient_family, pass_elementwise},
+    FamilyRule{permute_rows_family, pass_rows},
+    FamilyRule{sort_rows_family, pass_rows},
+    FamilyRule{combine_rows_family, pass_combination},
+    FamilyRule{top_k_family, pass_choices},
+    FamilyRule{one_hot_family, pass_each},
 };
 
-bool belongs_to(const OperatorFamily& family, std::span<const OperatorFamily> families) {
-  return std::any_of(families.begin(), families.end(),
-                     [&](const OperatorFamily& other) { return &other == &family; });
-}
-
 Rule rule_of(const OperatorFamily& family) {
-  const auto* const named = std::find_if(kRules.begin(), kRules.end(), [&](const NamedRule& rule) {
-    return rule.family == family.name;
+  const auto* const found = std::find_if(kRules.begin(), kRules.end(), [&](const FamilyRule& rule) {
+    return &rule.family() == &family;
   });
-  if (named != kRules.end()) return named->rule;
+  if (found != kRules.end()) return found->rule;
   const bool elementwise =
-      belongs_to(family, activation_families()) || belongs_to(family, elementwise_families());
+      is_one_of(activation_families(), family) || is_one_of(elementwise_families(), family);
   return elementwise ? pass_elementwise : nullptr;
 }
 
@@ -326,19 +328,20 @@ Passage pass_through(const Graph& graph, NodeId node, std::span<const Layout> in
 void localize_attributes(const Graph& graph, NodeId node, std::span<const Layout> wanted,
                          std::span<const Layout> made, Attributes& attributes) {
   const Node& of = graph.nodes[node];
-  const std::string_view family = of.family->name;
+  const OperatorFamily* family = of.family;
   if (made.empty() || !made[0]) return;
   const Shape& out = graph.tensors[of.outputs[0]].shape;
-  if (family == "view" || family == "reshape" || family == "expand" || family == "zeros") {
+  if (family == &view_family() || family == &reshape_family() || family == &expand_family() ||
+      family == &zeros_family()) {
     const Shape local = local_shape(out, made[0]);
     std::vector<std::int64_t> shape = attributes.list("shape");
     for (std::size_t axis = 0; axis < shape.size(); ++axis) {
       if (shape[axis] != -1) shape[axis] = local[static_cast<int>(axis)];
     }
     attributes.set("shape", std::move(shape));
-  } else if (family == "arange") {
+  } else if (family == &arange_family()) {
     attributes.set("length", local_shape(out, made[0])[0]);
-  } else if (family == "split" && wanted[0]) {
+  } else if (family == &split_family() && wanted[0]) {
     const int axis = made[0]->axis;
     if (static_cast<int>((attributes.integer("axis", 0) + out.rank()) % out.rank()) != axis) return;
     std::vector<std::int64_t> sizes;

@@ -4,15 +4,16 @@
 #include <array>
 #include <cmath>
 #include <map>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/models/routing.hpp"
 #include "graph/operators/communication/collectives.hpp"
 #include "graph/operators/communication/expert_rows.hpp"
+#include "graph/operators/known_families.hpp"
 #include "graph/rewrite/graph_copy.hpp"
 #include "graph/rewrite/partition/partition_errors.hpp"
 
@@ -48,14 +49,14 @@ class Loops {
     std::map<TensorId, Mixture> open;  // by the sum so far
     for (NodeId id : ids_of(graph_.nodes)) {
       const Node& node = graph_.nodes[id];
-      if (node.family->name != "index_add") continue;
+      if (node.family != &index_add_family()) continue;
       const TensorId target = node.inputs[0];
       Mixture mixture;
       const auto known = open.find(target);
       if (known != open.end()) {
         mixture = known->second;
         open.erase(known);
-      } else if (family(target) == "new_zeros") {
+      } else if (made_by(new_zeros_family(), target)) {
         mixture.first = maker_[target];
       } else {
         continue;
@@ -72,32 +73,32 @@ class Loops {
   }
 
  private:
-  [[nodiscard]] std::string_view family(TensorId tensor) const {
-    return maker_[tensor].valid() ? graph_.nodes[maker_[tensor]].family->name : std::string_view();
+  [[nodiscard]] bool made_by(const OperatorFamily& family, TensorId tensor) const {
+    return maker_[tensor].valid() && graph_.nodes[maker_[tensor]].family == &family;
   }
-  [[nodiscard]] const Node& made_by(TensorId tensor) const { return graph_.nodes[maker_[tensor]]; }
+  [[nodiscard]] const Node& maker_of(TensorId tensor) const { return graph_.nodes[maker_[tensor]]; }
 
   // index_add(sum, rows, expert(hidden[rows]) * weights[rows, choice]).
   [[nodiscard]] bool add_expert(const Node& sum, Mixture& mixture) const {
     const TensorId weighted = sum.inputs[2];
-    if (family(weighted) != "mul") return false;
-    const TensorId computed = made_by(weighted).inputs[0];
-    TensorId weight = made_by(weighted).inputs[1];
-    if (family(weight) == "view") weight = made_by(weight).inputs[0];
-    if (family(weight) != "index" || !maker_[computed].valid()) return false;
+    if (!made_by(mul_family(), weighted)) return false;
+    const TensorId computed = maker_of(weighted).inputs[0];
+    TensorId weight = maker_of(weighted).inputs[1];
+    if (made_by(view_family(), weight)) weight = maker_of(weight).inputs[0];
+    if (!made_by(index_family(), weight) || !maker_[computed].valid()) return false;
     // The expert's nodes follow the one that takes its rows.
     NodeId state = maker_[computed];
     while (state > mixture.first && !takes_rows(state, sum.inputs[1]))
       state = NodeId(state.value - 1);
     if (state == mixture.first) return false;
     mixture.hidden = graph_.nodes[state].inputs[0];
-    mixture.weights = made_by(weight).inputs[0];
+    mixture.weights = maker_of(weight).inputs[0];
     mixture.experts.push_back({state, maker_[computed]});
     return true;
   }
   [[nodiscard]] bool takes_rows(NodeId id, TensorId rows) const {
     const Node& node = graph_.nodes[id];
-    return node.family->name == "index" && node.inputs.size() == 2 && node.inputs[1] == rows;
+    return node.family == &index_family() && node.inputs.size() == 2 && node.inputs[1] == rows;
   }
 
   const Graph& graph_;
@@ -142,7 +143,7 @@ TensorId Dispatch::compute(const Mixture& mixture, std::size_t local, TensorId x
       inputs.push_back(known != made.end() ? known->second : copy_.at(in));
     }
     const OperatorFamily* family = node.family;
-    if (family->name == "linear") {
+    if (family == &linear_family()) {
       family = &grouped_linear_family();
       inputs.resize(1);
       for (std::size_t i = 0; i < local; ++i) {

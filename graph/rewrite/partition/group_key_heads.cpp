@@ -1,10 +1,10 @@
 #include "graph/rewrite/partition/group_key_heads.hpp"
 
 #include <array>
-#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "graph/operators/known_families.hpp"
 #include "graph/rewrite/graph_copy.hpp"
 #include "graph/rewrite/partition/partition_sites.hpp"
 
@@ -14,13 +14,13 @@ namespace {
 
 // view [batch, heads, 1, length, width], expand, reshape: the nodes that repeat heads, last first.
 std::vector<NodeId> repeats_of(const Graph& graph, const PartitionSites& sites, TensorId repeated) {
-  constexpr std::array<std::string_view, 3> kSteps = {"reshape", "expand", "view"};
+  const std::array kSteps = {&reshape_family(), &expand_family(), &view_family()};
   std::vector<NodeId> nodes;
   TensorId tensor = repeated;
-  for (const std::string_view step : kSteps) {
+  for (const OperatorFamily* step : kSteps) {
     const NodeId maker = sites.maker[tensor];
-    const bool fits = maker.valid() && graph.nodes[maker].family->name == step &&
-                      sites.readers[tensor].size() == 1;
+    const bool fits =
+        maker.valid() && graph.nodes[maker].family == step && sites.readers[tensor].size() == 1;
     if (!fits) return {};
     nodes.push_back(maker);
     tensor = graph.nodes[maker].inputs.front();
@@ -39,7 +39,7 @@ Graph group_key_heads(const Graph& graph) {
   const PartitionSites sites = find_sites(graph);
   IdVector<NodeId, char> skipped(graph.nodes.size(), 0);
   for (const Node& node : graph.nodes) {
-    if (node.family->name != "attention") continue;
+    if (!is_attention(*node.family)) continue;
     const std::vector<NodeId> of_keys =
         group_key_heads_detail::repeats_of(graph, sites, node.inputs[1]);
     const std::vector<NodeId> of_values =

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/operators/known_families.hpp"
 #include "graph/operators/registry.hpp"
 #include "graph/rewrite/partition/partition_errors.hpp"
 #include "graph/rewrite/partition/partition_planner.hpp"
@@ -17,11 +18,7 @@ constexpr int kHeads = 1;  // axes of what attention reads
 constexpr int kPositions = 2;
 
 bool is_loss(const OperatorFamily& family) {
-  const auto listed = [&](std::span<const OperatorFamily> families) {
-    return std::any_of(families.begin(), families.end(),
-                       [&](const OperatorFamily& other) { return &other == &family; });
-  };
-  return listed(loss_families()) || listed(regression_loss_families());
+  return is_one_of(loss_families(), family) || is_one_of(regression_loss_families(), family);
 }
 
 }  // namespace
@@ -36,8 +33,7 @@ void PartitionPlanner::cut_inputs() {
                     graph_.name + " has no sequence whose positions could be divided");
   }
   for (const NodeId id : ids_of(graph_.nodes)) {
-    const std::string_view family = graph_.nodes[id].family->name;
-    if (family != "lstm" && family != "gru" && family != "rnn") continue;
+    if (!is_recurrent(*graph_.nodes[id].family)) continue;
     throw UserError({}, options_.path,
                     fmt::format("{}: a recurrence goes through the positions one after another, so "
                                 "that they cannot be divided among ranks; leave context_parallel "
@@ -71,10 +67,10 @@ void PartitionPlanner::cut_inputs() {
 
 bool PartitionPlanner::visit_context(NodeId id, const std::vector<Layout>& inputs) {
   const Node& node = graph_.nodes[id];
-  const std::string_view family = node.family->name;
+  const OperatorFamily* family = node.family;
   const bool cut = std::any_of(inputs.begin(), inputs.end(),
                                [](const Layout& layout) { return layout.has_value(); });
-  if (family == "embedding" && !inputs[0]) {
+  if (family == &embedding_family() && !inputs[0]) {
     // Positions are looked up by every rank for its own.
     const Shape& indices = shape(node.inputs[0]);
     const std::int64_t length = graph_.tokens / graph_.samples;
@@ -97,7 +93,7 @@ bool PartitionPlanner::visit_context(NodeId id, const std::vector<Layout>& input
     finish(id, Treatment::kPlain, std::move(passage));
     return true;
   }
-  if (family == "attention" && inputs[0] &&
+  if (is_attention(*family) && inputs[0] &&
       inputs[0]->axis == partition_context_detail::kPositions) {
     Passage passage = whole_passage(node);
     for (Layout& wanted : passage.wanted)
@@ -111,7 +107,7 @@ bool PartitionPlanner::visit_context(NodeId id, const std::vector<Layout>& input
     finish(id, Treatment::kContextAttention, std::move(passage));
     return true;
   }
-  if (family == "bmm" || family == "baddbmm") {
+  if (family == &bmm_family() || family == &baddbmm_family()) {
     throw UserError({}, options_.path,
                     fmt::format("{}: a product of all positions with all others cannot be divided; "
                                 "write training.attention: flash",

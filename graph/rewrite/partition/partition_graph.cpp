@@ -11,6 +11,7 @@
 #include "graph/operators/communication/collectives.hpp"
 #include "graph/operators/communication/ring_attention.hpp"
 #include "graph/operators/communication/vocabulary.hpp"
+#include "graph/operators/known_families.hpp"
 #include "graph/rewrite/graph_copy.hpp"
 #include "graph/rewrite/partition/cut_rules.hpp"
 #include "graph/rewrite/partition/group_key_heads.hpp"
@@ -124,7 +125,7 @@ TensorId Divided::summed(TensorId partial, const Layout& made, LayerId layer) {
 // The bias is added once, to the sum.
 void Divided::keep_rows(NodeId id, std::vector<TensorId> inputs) {
   const Node& node = source_.nodes[id];
-  const bool biased = node.family->name == "linear" && inputs.size() > 2;
+  const bool biased = node.family == &linear_family() && inputs.size() > 2;
   const TensorId bias = biased ? std::exchange(inputs[2], TensorId()) : TensorId();
   const Layout& made = partition_.nodes[id].made[0];
   TensorId result =

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/operators/communication/expert_rows.hpp"
+#include "graph/operators/known_families.hpp"
 #include "graph/operators/registry.hpp"
 #include "graph/rewrite/partition/partition_errors.hpp"
 
@@ -92,13 +94,14 @@ void PartitionPlanner::attempt() {
 }
 
 void PartitionPlanner::visit(NodeId id) {
-  const std::string_view family = graph_.nodes[id].family->name;
+  const OperatorFamily* family = graph_.nodes[id].family;
   const std::vector<Layout> inputs = inputs_of(id);
   if (options_.group == MeshDimension::kContext && visit_context(id, inputs)) return;
-  if (family == "linear" || family == "grouped_linear") return visit_linear(id, inputs);
-  if (family == "embedding") return visit_embedding(id, inputs);
-  if (family == "log_softmax" && visit_scores(id, inputs)) return;
-  if (family == "nll_loss" && visit_loss(id, inputs)) return;
+  if (family == &linear_family() || family == &grouped_linear_family())
+    return visit_linear(id, inputs);
+  if (family == &embedding_family()) return visit_embedding(id, inputs);
+  if (family == &log_softmax_family() && visit_scores(id, inputs)) return;
+  if (family == &nll_loss_family() && visit_loss(id, inputs)) return;
   visit_plain(id, inputs);
 }
 
@@ -121,7 +124,7 @@ std::vector<Layout> PartitionPlanner::inputs_of(NodeId id) {
 
 // A sum of embeddings, before the first block.
 bool PartitionPlanner::joins_outside(const Node& node) const {
-  return node.family->name == "add" && graph_.block_of(node.layer) == kNoBlock;
+  return node.family == &add_family() && graph_.block_of(node.layer) == kNoBlock;
 }
 
 // Whether a whole tensor is cut by tokens here: the stream of tokens before it enters the blocks.
@@ -208,7 +211,7 @@ void PartitionPlanner::visit_plain(NodeId id, const std::vector<Layout>& inputs)
   const Node& node = graph_.nodes[id];
   Passage passage = pass_through(graph_, id, inputs);
   if (passage.possible && inputs.size() == 1 && inputs[0] && passage.made[0] &&
-      passage.made[0]->whole < inputs[0]->whole && node.family->name == "view") {
+      passage.made[0]->whole < inputs[0]->whole && node.family == &view_family()) {
     most_heads_ = std::max(most_heads_, passage.made[0]->whole);
   }
   if (!passage.possible) {
@@ -232,7 +235,7 @@ void PartitionPlanner::visit_plain(NodeId id, const std::vector<Layout>& inputs)
 
 // Weights of a product, one for each expert of a grouped one.
 std::span<const TensorId> PartitionPlanner::weights_of(const Node& node) const {
-  const bool grouped = node.family->name == "grouped_linear";
+  const bool grouped = node.family == &grouped_linear_family();
   return std::span(node.inputs).subspan(1, grouped ? node.inputs.size() - 1 : 1);
 }
 
@@ -300,7 +303,7 @@ void PartitionPlanner::visit_columns(NodeId id) {
 void PartitionPlanner::visit_linear(NodeId id, std::vector<Layout> inputs) {
   const Node& node = graph_.nodes[id];
   const Shape& out = shape(node.outputs[0]);
-  const bool grouped = node.family->name == "grouped_linear";
+  const bool grouped = node.family == &grouped_linear_family();
   if (is_cut_by_features(inputs[0]) && inputs[0]->axis == out.rank() - 1) {
     const bool by_tokens = options_.sequence && (out.rank() == 3 || grouped);
     if (visit_rows(id, *inputs[0], by_tokens)) return;

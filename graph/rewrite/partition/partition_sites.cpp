@@ -1,7 +1,8 @@
 #include "graph/rewrite/partition/partition_sites.hpp"
 
 #include <algorithm>
-#include <string_view>
+
+#include "graph/operators/known_families.hpp"
 
 namespace tidemark {
 namespace partition_sites_detail {
@@ -9,9 +10,9 @@ namespace {
 
 // Whether the node's output has the content of its first input, in another shape or type.
 bool keeps_content(const Node& node) {
-  const std::string_view family = node.family->name;
-  return family == "view" || family == "reshape" || family == "cast" || family == "contiguous" ||
-         family == "scale" || family == "dropout";
+  const OperatorFamily* family = node.family;
+  return family == &view_family() || family == &reshape_family() || family == &cast_family() ||
+         family == &contiguous_family() || family == &scale_family() || family == &dropout_family();
 }
 
 // Follows a tensor back to what has made its content.
@@ -47,13 +48,13 @@ PartitionSites find_sites(const Graph& graph) {
   }
   for (NodeId id : ids_of(graph.nodes)) {
     const Node& node = graph.nodes[id];
-    if (node.family->name != "embedding" || !sites.indexed_by_input(graph, id)) continue;
+    if (node.family != &embedding_family() || !sites.indexed_by_input(graph, id)) continue;
     sites.vocabulary = std::max(sites.vocabulary, graph.tensors[node.inputs[1]].shape[0]);
   }
   if (graph.logits.valid()) {
     const TensorId made = partition_sites_detail::content_of(graph, sites, graph.logits);
     const NodeId maker = sites.maker[made];
-    if (maker.valid() && graph.nodes[maker].family->name == "linear") sites.logits = maker;
+    if (maker.valid() && graph.nodes[maker].family == &linear_family()) sites.logits = maker;
   }
   return sites;
 }

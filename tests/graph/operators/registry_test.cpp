@@ -3,7 +3,9 @@
 
 #include <doctest/doctest.h>
 
+#include "graph/operators/communication/ring_attention.hpp"
 #include "graph/operators/family.hpp"
+#include "graph/operators/known_families.hpp"
 
 namespace tidemark::registry_test {
 
@@ -22,6 +24,20 @@ TEST_SUITE("unit") {
     }
     CHECK(names.size() > 50);
     CHECK(find_family("no_such_family") == nullptr);
+  }
+
+  TEST_CASE("families that the program asks for are those of the registry") {
+    CHECK(&linear_family() == find_family("linear"));
+    CHECK(is_attention(attention_family()));
+    CHECK(is_attention(ring_attention_family()));
+    std::string found;
+    for (const OperatorFamily* family : all_families()) {
+      if (!is_convolution(*family) && !is_recurrent(*family)) continue;
+      found += std::string(family->name) + (is_transposed_convolution(*family) ? "* " : " ");
+    }
+    CHECK(found ==
+          "conv1d conv2d conv3d conv_transpose1d* conv_transpose2d* conv_transpose3d* gru lstm "
+          "rnn ");
   }
 }
 
