@@ -42,12 +42,12 @@ Work convolution_work(DType type, OperatorClass direction, const ConvolutionShap
   return work;
 }
 
-Work traffic_work(DType type, OperatorClass op_class, std::int64_t read, std::int64_t written) {
+Work traffic_work(DType type, OperatorClass op_class, Elements read, Elements written) {
   Work work;
   work.op_class = op_class;
   work.dtype = type;
-  work.read = bytes_of(type, Elements(read));
-  work.written = bytes_of(type, Elements(written));
+  work.read = bytes_of(type, read);
+  work.written = bytes_of(type, written);
   return work;
 }
 

@@ -18,8 +18,8 @@ namespace tidemark {
                                     const ConvolutionShape& shape);
 
 // Returns work that reads and writes so many elements.
-[[nodiscard]] Work traffic_work(DType type, OperatorClass op_class, std::int64_t read,
-                                std::int64_t written);
+[[nodiscard]] Work traffic_work(DType type, OperatorClass op_class, Elements read,
+                                Elements written);
 
 // Returns fused attention: `tokens` = batch * heads * length, 4 tokens * length * width FLOP
 // forward, 2.5 times as many backward, half of it under a causal mask.

@@ -128,7 +128,7 @@ Work stream_work(OperatorClass op_class, DType type, const std::string& shape, i
   std::int64_t elements = 1;
   for (const std::int64_t extent : extents(shape, 1, 5))
     elements *= extent;
-  Work work = traffic_work(type, op_class, inputs * elements, elements);
+  Work work = traffic_work(type, op_class, Elements(inputs * elements), Elements(elements));
   if (op_class == OperatorClass::kSoftmax) {
     const std::int64_t columns = extents(shape, 1, 5).back();
     work.extent = {elements / columns, columns, 0, 0};

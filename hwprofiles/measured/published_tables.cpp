@@ -127,8 +127,8 @@ void read_neusight(const CsvTable& csv, const CsvRow& row, MeasuredTable& table)
     }
     measured.kind = fmt::format("{} fp32", name);
     measured.text = fmt::format("{} {}x{}", name, batch, width);
-    measured.work = {
-        traffic_work(kType, op_class, op == "add" ? 2 * elements : elements, elements)};
+    measured.work = {traffic_work(kType, op_class, Elements(op == "add" ? 2 * elements : elements),
+                                  Elements(elements))};
     if (op_class == OperatorClass::kSoftmax) measured.work.front().extent = {batch, width, 0, 0};
   }
   add(table, row, std::move(measured));
@@ -278,7 +278,8 @@ void read_llmcompass_row(std::string_view op, const CsvRow& row, MeasuredTable& 
     const std::string name = op == "layernorm" ? "layer norm" : std::string(op);
     measured.kind = fmt::format("{} fp16", name);
     measured.text = fmt::format("{} {}", name, shape);
-    measured.work = {traffic_work(DType::kFloat16, op_class, elements, elements)};
+    measured.work = {
+        traffic_work(DType::kFloat16, op_class, Elements(elements), Elements(elements))};
     if (op_class == OperatorClass::kSoftmax && row.cells.size() > 2) {
       const auto columns = static_cast<std::int64_t>(number_at(row, row.cells.size() - 2));
       measured.work.front().extent = {elements / columns, columns, 0, 0};

@@ -94,8 +94,7 @@ class ActivationPacking {
   }
 
   [[nodiscard]] PackedSize size_of(const Storage& storage) const {
-    return packed_size(options_.packing, storage.elements, bytes_of(storage.dtype, Elements(1)),
-                       graph_.samples);
+    return packed_size(options_.packing, storage.elements, storage.dtype, graph_.samples);
   }
 
   // Tensors that packing would not make smaller, such as statistics of a few rows, stay.

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "graph/core/units.hpp"
+#include "graph/ir/dtype.hpp"
 
 namespace tidemark {
 
@@ -26,9 +27,9 @@ struct PackedSize {
   [[nodiscard]] Bytes bytes() const { return values + statistics; }
 };
 
-// Returns the size of `elements` of `element` bytes each, of `samples` samples. The last group of a
+// Returns the size of `elements` elements of a type, of `samples` samples. The last group of a
 // tensor, or of a sample, is padded. Sources: ucbrise/actnn, GACT-ICML, NVlabs/COAT.
-[[nodiscard]] PackedSize packed_size(const PackingOptions& packing, Elements elements,
-                                     Bytes element, std::int64_t samples);
+[[nodiscard]] PackedSize packed_size(const PackingOptions& packing, Elements elements, DType type,
+                                     std::int64_t samples);
 
 }  // namespace tidemark

@@ -51,7 +51,7 @@ std::int64_t Engine<A>::arrival_of(std::uint32_t receive) const {
   const auto found =
       std::lower_bound(options_.arrivals.begin(), options_.arrivals.end(), receive,
                        [](const Arrival& arrival, std::uint32_t i) { return arrival.receive < i; });
-  return found != options_.arrivals.end() && found->receive == receive ? found->at : kNever;
+  return found != options_.arrivals.end() && found->receive == receive ? found->at.count() : kNever;
 }
 
 template <class A>

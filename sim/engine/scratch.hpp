@@ -18,7 +18,7 @@ namespace tidemark {
 // The time at which what a receive waits for has been sent.
 struct Arrival {
   std::uint32_t receive = 0;  // instruction
-  std::int64_t at = 0;        // ns
+  Duration at{};              // from the start of the run
 };
 
 struct RunOptions {

@@ -8,7 +8,7 @@ std::vector<Arrival> arrivals_of(const StepProgram& program, const Scratch& scra
   std::vector<Arrival> arrivals;
   for (const Message& message : program.messages) {
     const std::int64_t ended = scratch.finished[message.instruction];
-    if (!message.sends && ended >= 0) arrivals.push_back({message.instruction, ended});
+    if (!message.sends && ended >= 0) arrivals.push_back({message.instruction, Duration(ended)});
   }
   return arrivals;
 }
@@ -16,7 +16,7 @@ std::vector<Arrival> arrivals_of(const StepProgram& program, const Scratch& scra
 std::vector<Arrival> arrivals_at_once(const StepProgram& program) {
   std::vector<Arrival> arrivals;
   for (const Message& message : program.messages) {
-    if (!message.sends) arrivals.push_back({message.instruction, 0});
+    if (!message.sends) arrivals.push_back({message.instruction, Duration(0)});
   }
   return arrivals;
 }
@@ -33,17 +33,17 @@ std::vector<Arrival> repeated_arrivals(const ArrivalsByStep& known, const StepPr
                                        const ProgramOrder& order) {
   std::vector<Arrival> arrivals;
   if (known.empty() || known.back().empty()) return arrivals;
-  const std::vector<std::int64_t>& last = known.back();
+  const std::vector<Duration>& last = known.back();
   const bool repeats = known.size() > 1 && known[known.size() - 2].size() == last.size();
-  const std::int64_t period = repeats ? last.back() - known[known.size() - 2].back() : last.back();
+  const Duration period = repeats ? last.back() - known[known.size() - 2].back() : last.back();
   std::vector<std::size_t> next(static_cast<std::size_t>(order.steps), 0);
   for (const Message& message : program.messages) {
     if (message.sends) continue;
     const std::size_t step = order.at[program.position[message.instruction]].step;
-    const std::vector<std::int64_t>& times = known[std::min(step, known.size() - 1)];
+    const std::vector<Duration>& times = known[std::min(step, known.size() - 1)];
     const std::size_t index = std::min(next[step]++, times.size() - 1);
-    const auto later = static_cast<std::int64_t>(step - std::min(step, known.size() - 1)) * period;
-    arrivals.push_back({message.instruction, times[index] + later});
+    const auto periods = static_cast<std::int64_t>(step - std::min(step, known.size() - 1));
+    arrivals.push_back({message.instruction, times[index] + periods * period});
   }
   return arrivals;
 }

@@ -1,11 +1,11 @@
 // The values that a pipeline's stage receives from the others, for runs of the stage alone.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <vector>
 
 #include "graph/analysis/program_order.hpp"
+#include "graph/core/units.hpp"
 #include "sim/engine/scratch.hpp"
 #include "sim/program/step_program.hpp"
 
@@ -17,7 +17,7 @@ namespace tidemark {
 // Returns arrivals at the start of the run: the other stages are never waited for.
 [[nodiscard]] std::vector<Arrival> arrivals_at_once(const StepProgram& program);
 
-using ArrivalsByStep = std::vector<std::vector<std::int64_t>>;  // times, in issue order
+using ArrivalsByStep = std::vector<std::vector<Duration>>;  // in issue order
 [[nodiscard]] ArrivalsByStep arrivals_by_step(std::span<const Arrival> arrivals,
                                               const StepProgram& program,
                                               const ProgramOrder& order);
