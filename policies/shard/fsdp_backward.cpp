@@ -45,8 +45,7 @@ void ShardedStep::keep_gradients(Unit& unit, MicroBatch micro, std::vector<Opera
     const Storage made = graph_.storages[unit.made[i]];
     if (micro.first) {
       unit.kept_gradients.push_back(add_tensor(graph_, made.name + ".accumulated", unit.reduce_type,
-                                               Elements(made.bytes.count * 8 / bits_of(made.dtype)),
-                                               Role::kGradient));
+                                               made.elements, Role::kGradient));
       graph_.storages[unit.kept_gradients.back()].one_per_rank = true;
     }
     into.push_back(
