@@ -62,7 +62,11 @@ std::map<std::string, std::string> parts_of(const std::string& text) {
 Expression read_figure(const std::string& text) {
   try {
     Expression figure(text, false);
-    const std::vector<std::string> known = figure_names({});
+    // Some of the devices may have a price and a power.
+    const std::vector<tidemark::Figure> priced{{.path = "price", .value = {}},
+                                               {.path = "power.watts", .value = {}}};
+    std::vector<std::string> known = figure_names(priced);
+    std::erase_if(known, [](const std::string& name) { return name.starts_with("hardware."); });
     for (const std::string& name : figure.names()) {
       const bool of_policy = name.starts_with("policies.");
       if (of_policy || std::find(known.begin(), known.end(), name) != known.end()) continue;

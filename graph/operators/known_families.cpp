@@ -4,7 +4,6 @@
 #include <string_view>
 
 #include "graph/core/errors.hpp"
-#include "graph/operators/communication/ring_attention.hpp"
 #include "graph/operators/family.hpp"
 #include "graph/operators/registry.hpp"
 
@@ -256,10 +255,6 @@ const OperatorFamily& require_gradient_family() {
 const OperatorFamily& adapted_weight_norm_family() {
   static const OperatorFamily& family = known_families_detail::registered("adapted_weight_norm");
   return family;
-}
-
-bool is_attention(const OperatorFamily& family) {
-  return &family == &attention_family() || &family == &ring_attention_family();
 }
 
 bool is_convolution(const OperatorFamily& family) {

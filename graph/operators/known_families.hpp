@@ -75,8 +75,6 @@ namespace tidemark {
 [[nodiscard]] const OperatorFamily& require_gradient_family();
 [[nodiscard]] const OperatorFamily& adapted_weight_norm_family();
 
-// Tells attention, also that of positions which are divided among ranks.
-[[nodiscard]] bool is_attention(const OperatorFamily& family);
 // Tells convolutions, transposed ones among them.
 [[nodiscard]] bool is_convolution(const OperatorFamily& family);
 [[nodiscard]] bool is_transposed_convolution(const OperatorFamily& family);

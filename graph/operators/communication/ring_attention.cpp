@@ -6,6 +6,7 @@
 #include "graph/operators/communication/collectives.hpp"
 #include "graph/operators/forward_builder.hpp"
 #include "graph/operators/kernels.hpp"
+#include "graph/operators/known_families.hpp"
 #include "graph/operators/products/attention_work.hpp"
 
 namespace tidemark {
@@ -177,6 +178,10 @@ constexpr OperatorFamily kFamily{
 
 const OperatorFamily& ring_attention_family() {
   return ring_attention_detail::kFamily;
+}
+
+bool is_attention(const OperatorFamily& family) {
+  return &family == &attention_family() || &family == &ring_attention_family();
 }
 
 }  // namespace tidemark

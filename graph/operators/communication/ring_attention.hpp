@@ -19,5 +19,7 @@ namespace tidemark {
 // q, k, v [batch, heads, length of this rank, width]. The family is called as attention of one
 // rank is, since policies treat both alike.
 [[nodiscard]] const OperatorFamily& ring_attention_family();
+// Tells attention, also that of positions which are divided among ranks.
+[[nodiscard]] bool is_attention(const OperatorFamily& family);
 
 }  // namespace tidemark

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/operators/communication/ring_attention.hpp"
 #include "graph/operators/known_families.hpp"
 #include "graph/rewrite/graph_copy.hpp"
 #include "graph/rewrite/partition/partition_sites.hpp"

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/operators/communication/ring_attention.hpp"
 #include "graph/operators/known_families.hpp"
 #include "graph/operators/registry.hpp"
 #include "graph/rewrite/partition/partition_errors.hpp"
