@@ -48,13 +48,13 @@ class FeatureSets {
 constexpr int kNoFeatures = -1;
 
 bool acts_on_elements(const OperatorFamily& family) {
-  static const std::array kFamilies = {&relu_family(), &gelu_family(),       &silu_family(),
-                                       &tanh_family(), &sigmoid_family(),    &dropout_family(),
-                                       &cast_family(), &scale_family(),      &add_scalar_family(),
-                                       &pow_family(),  &softplus_family(),   &hardswish_family(),
-                                       &elu_family(),  &leaky_relu_family(), &add_family(),
-                                       &mul_family(),  &max_pool2d_family(), &avg_pool2d_family()};
-  return std::find(kFamilies.begin(), kFamilies.end(), &family) != kFamilies.end();
+  static const std::array families = {&relu_family(), &gelu_family(),       &silu_family(),
+                                      &tanh_family(), &sigmoid_family(),    &dropout_family(),
+                                      &cast_family(), &scale_family(),      &add_scalar_family(),
+                                      &pow_family(),  &softplus_family(),   &hardswish_family(),
+                                      &elu_family(),  &leaky_relu_family(), &add_family(),
+                                      &mul_family(),  &max_pool2d_family(), &avg_pool2d_family()};
+  return std::find(families.begin(), families.end(), &family) != families.end();
 }
 
 bool is_plain_product(const Node& node) {

@@ -15,10 +15,10 @@ namespace {
 
 // view [batch, heads, 1, length, width], expand, reshape: the nodes that repeat heads, last first.
 std::vector<NodeId> repeats_of(const Graph& graph, const PartitionSites& sites, TensorId repeated) {
-  const std::array kSteps = {&reshape_family(), &expand_family(), &view_family()};
+  const std::array steps = {&reshape_family(), &expand_family(), &view_family()};
   std::vector<NodeId> nodes;
   TensorId tensor = repeated;
-  for (const OperatorFamily* step : kSteps) {
+  for (const OperatorFamily* step : steps) {
     const NodeId maker = sites.maker[tensor];
     const bool fits =
         maker.valid() && graph.nodes[maker].family == step && sites.readers[tensor].size() == 1;
