@@ -172,6 +172,7 @@ int run_many(const std::vector<Value>& documents, const Environment& environment
     ReportFiles files = report_files(document, command.folder, environment,
                                      command.input.reproduce(command.kName, command.plots.words()));
     files.plots = plots;
+    files.point_command = command.input.point_command();
     of_document.push_back(&group_of(groups, std::move(files), console));
   }
   const bool draws = command.chart && !command.json;

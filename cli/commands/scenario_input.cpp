@@ -164,8 +164,8 @@ Scenario ScenarioInput::first_point(const Environment& environment) const {
   return decode_scenario(point_document(document, sweep_points(document).front()), environment);
 }
 
-std::string ScenarioInput::reproduce(const std::string& command,
-                                     const std::vector<std::string>& more) const {
+std::string ScenarioInput::command_line(const std::string& command,
+                                        const std::vector<std::string>& more) const {
   using scenario_input_detail::without_folders;
   std::vector<std::string> words{"tidemark", command};
   for (const std::string& name : names) {
@@ -188,7 +188,17 @@ std::string ScenarioInput::reproduce(const std::string& command,
   words.insert(words.end(), more.begin(), more.end());
   for (std::string& word : words)
     word = scenario_input_detail::shell_word(printable(word));
-  return fmt::format("reproduce (tidemark {}): {}", kVersion, fmt::join(words, " "));
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
+std::string ScenarioInput::reproduce(const std::string& command,
+                                     const std::vector<std::string>& more) const {
+  return fmt::format("reproduce (tidemark {}): {}", kVersion, command_line(command, more));
+}
+
+std::string ScenarioInput::point_command() const {
+  if (names.size() != 1) return {};
+  return command_line("run", {"-s", "sweep=null"});
 }
 
 Environment ScenarioInput::environment(const Console& console) const {

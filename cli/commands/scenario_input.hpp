@@ -34,8 +34,15 @@ struct ScenarioInput {
   // folders that files are in and without where the picture goes. `more` are further words.
   [[nodiscard]] std::string reproduce(const std::string& command,
                                       const std::vector<std::string>& more = {}) const;
+  // Returns the command that runs one point of the sweep once the point's own settings are appended
+  // to it; empty where several names are given, as then it is not known which one a point is of.
+  [[nodiscard]] std::string point_command() const;
   // Loads the plugins, too. Throws UserError.
   [[nodiscard]] Environment environment(const Console& console) const;
+
+ private:
+  [[nodiscard]] std::string command_line(const std::string& command,
+                                         const std::vector<std::string>& more) const;
 };
 
 // Returns `threads` as given, or as many as the machine has.

@@ -207,6 +207,7 @@ int SweepCommand::execute(const Console& console) const {
   ReportFiles files = sweep_detail::sweep_files(part.count == 1 ? folder : "",
                                                 input.reproduce(kName, plots.words()));
   files.plots = requests;
+  files.point_command = input.point_command();
   PointsReport report(std::move(files));
   PointsListener listener;
   listener.finished = [&](std::size_t i, const PointResult& point) { journal.add(i, point); };

@@ -144,6 +144,34 @@ Json least_of(const Comparison& comparison) {
   return {{"class", least.schedule_class}, {"points", std::move(points)}};
 }
 
+// Returns what the page compares points by, without what it only says of single ones.
+Json compared_figures(const Json& entry) {
+  static const std::map<std::string, std::vector<std::string>> kKept{
+      {"name", {}},
+      {"label", {}},
+      {"status", {}},
+      {"overrides", {}},
+      {"settings", {}},
+      {"charts", {}},
+      {"memory", {"capacity", "device_needed", "peak_live"}},
+      {"time", {"step", "compared"}},
+      {"throughput", {"samples_per_second", "tokens_per_second"}},
+      {"failure", {"message"}}};
+  Json kept = Json::object();
+  for (const auto& [key, inner] : kKept) {
+    const auto found = entry.find(key);
+    if (found == entry.end()) continue;
+    if (inner.empty() || !found->is_object()) {
+      kept[key] = *found;
+      continue;
+    }
+    for (const std::string& name : inner) {
+      if (found->contains(name)) kept[key][name] = (*found)[name];
+    }
+  }
+  return kept;
+}
+
 std::vector<PointResult> results_of(const Comparison& comparison) {
   std::vector<PointResult> results;
   for (const ComparePoint& point : comparison.points)
@@ -154,12 +182,14 @@ std::vector<PointResult> results_of(const Comparison& comparison) {
 }  // namespace
 }  // namespace html_page_detail
 
-HtmlPage::HtmlPage(std::span<const PointResult> points, const std::string& reproduce)
+HtmlPage::HtmlPage(std::span<const PointResult> points, const std::string& reproduce,
+                   const std::string& point_command)
     : report_({.title = title_of(points), .runs = std::vector<std::string>(points.size())}),
       summary_(std::make_unique<html_page_detail::Json>(result_document(points))) {
   html_page_detail::Json& summary = *summary_;
   summary["title"] = report_.title;
   summary["reproduce"] = reproduce;
+  summary["point_command"] = point_command;
   summary["roles"] = html_page_detail::roles();
   summary["stack_order"] = html_page_detail::stack_order();
   summary["context_colour"] = fmt::format("#{:06x}", kContextInk.rgb);
@@ -223,6 +253,12 @@ void HtmlPage::add_charts(std::size_t index, PointCharts charts) {
 }
 
 void HtmlPage::write(std::ostream& out) {
+  html_page_detail::Json& points = (*summary_)["points"];
+  if (points.size() > kWholePoints && !summary_->contains("compare")) {
+    for (html_page_detail::Json& entry : points) {
+      if (!entry["charts"]) entry = html_page_detail::compared_figures(entry);
+    }
+  }
   report_.summary =
       summary_->dump(-1, ' ', false, html_page_detail::Json::error_handler_t::replace);
   write_html_report(out, report_);

@@ -18,6 +18,10 @@ namespace tidemark {
 // comparisons.
 inline constexpr std::size_t kChartedPoints = 12;
 
+// Up to so many points, those without charts have all their figures in the page, too; beyond, they
+// have only those that the page compares by, so that it stays small.
+inline constexpr std::size_t kWholePoints = 200;
+
 // The run behind the charts of one point, and facts about it.
 struct PointCharts {
   std::string columns;  // run_columns()
@@ -27,8 +31,10 @@ struct PointCharts {
 
 class HtmlPage {
  public:
-  // `reproduce` says how to make the page again.
-  HtmlPage(std::span<const PointResult> points, const std::string& reproduce);
+  // `reproduce` says how to make the page again, `point_command` runs one of several points once
+  // its settings are appended to it; both may be empty.
+  HtmlPage(std::span<const PointResult> points, const std::string& reproduce,
+           const std::string& point_command = {});
   // A page of policies against budgets. `charts` are by evaluation; of the first points that share
   // one, the best before others, kChartedPoints at most.
   HtmlPage(const Comparison& comparison, std::span<const PointCharts> charts,

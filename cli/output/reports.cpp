@@ -148,7 +148,7 @@ void PointsReport::write(std::span<const PointResult> points) {
     add_pareto_svg(output, points, common_setting(overlaid), files_.reproduce);
   }
   if (files_.wants("html")) {
-    HtmlPage page(points, files_.reproduce);
+    HtmlPage page(points, files_.reproduce, files_.point_command);
     for (const std::size_t i : charted_points(points, kChartedPoints)) {
       const auto charts = all.charts.find(i);
       if (charts != all.charts.end()) page.add_charts(i, std::move(charts->second));

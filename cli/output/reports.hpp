@@ -24,6 +24,7 @@ struct ReportFiles {
   bool listed = false;             // whether the scenario lists them
   std::vector<PlotRequest> plots;  // pictures of figures over swept keys
   std::string reproduce;           // the line that says how to make the pictures again; empty: none
+  std::string point_command;       // runs one of several points, see ScenarioInput; empty: unknown
 
   [[nodiscard]] bool wants(std::string_view format) const;
   // Returns the wanted formats that have files about each run, the only one or one of several.
