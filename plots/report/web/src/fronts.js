@@ -4,6 +4,10 @@ import {kLineColours, lineColour} from './overlay.js';
 import {markSwatch, scatterPlot} from './scatter.js';
 import {formatBytes, formatCount, formatSeconds} from './units.js';
 
+const kManyMarks = 1000;  // beyond, those that would lie on others are left out
+const kManyNames = 50;
+const kMostSeries = 56;   // of one plot, as far as colours and shapes go
+
 export const fits = (point) => point.status === 'fits';
 
 // The device memory of a run, or what a comparison holds against its budgets: the live peak.
@@ -31,6 +35,43 @@ export function paretoFront(points) {
   return front;
 }
 
+// The devices of a sweep, where it changes them: {names, of(point)}. Sizes of their memory alone
+// make no other device. Of many, the last place is shared.
+function devicesOf(points) {
+  const keys = new Set();
+  for (const {overrides = {}} of points) {
+    for (const key of Object.keys(overrides))
+      if (/^hardware(\.|$)/.test(key) && !key.endsWith('capacity')) keys.add(key);
+  }
+  const nameOf = ({settings = {}}) =>
+      [...keys].map((key) => settings[key] ?? 'as given').join(', ');
+  const names = [...new Set(points.map(nameOf))];
+  if (names.length < 2) return null;
+  const shown = names.length > kLineColours ? names.slice(0, kLineColours - 1) : names;
+  const places = new Map(shown.map((name, k) => [name, k]));
+  return {
+    names: names.length > shown.length ? [...shown, `${names.length - shown.length} others`] :
+                                         shown,
+    of: (point) => places.get(nameOf(point)) ?? shown.length
+  };
+}
+
+// Of very many marks those that would lie on others are left out; those on a front always stay.
+function withoutCovered(marks) {
+  if (marks.length <= kManyMarks) return marks;
+  const [lowX, lowY] = ['x', 'y'].map((of) => Math.min(...marks.map((mark) => mark[of])));
+  const [highX, highY] = ['x', 'y'].map((of) => Math.max(...marks.map((mark) => mark[of])));
+  const cell = (value, low, high, cells) => Math.floor((value - low) / (high - low || 1) * cells);
+  const taken = new Set();
+  return marks.filter((mark) => {
+    const place = `${cell(mark.x, lowX, highX, 160)} ${cell(mark.y, lowY, highY, 50)} ${mark.hollow} ${
+        mark.shape ?? 0}`;
+    const free = !taken.has(place);
+    taken.add(place);
+    return free || mark.onFront;
+  });
+}
+
 export function paretoPanel(summary, open) {
   // What is over one budget may still be within a larger one, and then it is a point of its own.
   const kept = new Set(summary.points.filter(fits).map((point) => point.run));
@@ -38,19 +79,31 @@ export function paretoPanel(summary, open) {
       (point) => point.status !== 'error' && !point.sharesRun && sizeOf(point) > 0 &&
           timeOf(point) !== null);
   const works = (point) => fits(point) || kept.has(point.run);
-  const front = new Set(paretoFront(summary.points).map((point) => point.run));
   const compared = summary.compare !== undefined;
+  const devices = compared ? null : devicesOf(built);
+  // A front for each device.
+  const fronts = (devices?.names ?? ['']).map(
+      (_, k) => paretoFront(
+          devices ? built.filter((point) => devices.of(point) === k) : summary.points));
+  const front = new Set(fronts.flat().map((point) => point.run));
   const capacity = built[0]?.memory.capacity;
   const oneCapacity =
       !compared && built.every((point) => point.memory.capacity === built[0].memory.capacity);
-  const marks = built.map(
+  const inkOf = (point) =>
+      (devices              ? lineColour(devices.of(point)) :
+           front.has(point.run) ? colourOf('accent') :
+                                  colourOf('faint'));
+  const all = built.map(
       (point) => ({
         x: sizeOf(point),
         y: timeOf(point) * 1e9,
         label: point.label,
         point,
-        colour: front.has(point.run) ? colourOf('accent') : colourOf('faint'),
+        colour: inkOf(point),
+        shape: devices?.of(point),
+        faint: devices !== null && !front.has(point.run),
         hollow: !works(point),
+        onFront: front.has(point.run),
         named: front.has(point.run) || built.length <= 6,
         title: `${point.label}: ${formatBytes(sizeOf(point))}, ${formatCost(point, summary)}` +
             (summary.compare?.cost_graph ? '' : ' a step') +
@@ -58,19 +111,38 @@ export function paretoPanel(summary, open) {
                  compared ? ' – over every budget' :
                             ' – does not fit'),
       }));
-  marks.sort((a, b) => front.has(a.point.run) - front.has(b.point.run));  // the front comes last
-  const line = built.filter((point) => front.has(point.run))
-                   .map((point) => ({x: sizeOf(point), y: timeOf(point) * 1e9}))
-                   .sort((a, b) => a.x - b.x || b.y - a.y);
+  all.sort((a, b) => a.onFront - b.onFront);  // the front comes last
+  const marks = withoutCovered(all);
+  if (marks.length > kManyNames) {  // points on one spot share a name
+    const named = new Set();
+    for (const mark of marks.filter((one) => one.named)) {
+      mark.named = !named.has(`${mark.x} ${mark.y}`);
+      named.add(`${mark.x} ${mark.y}`);
+    }
+  }
+  const lines = fronts.map((points, k) => {
+    const runs = new Set(points.map(({run}) => run));
+    const places = built.filter(({run}) => runs.has(run))
+                       .map((point) => ({x: sizeOf(point), y: timeOf(point) * 1e9}))
+                       .sort((a, b) => a.x - b.x || b.y - a.y);
+    return {points: places, colour: devices ? lineColour(k) : colourOf('accent'), stepped: true};
+  });
+  const entries =
+      (devices?.names ?? []).map((name, k) => make('li', markSwatch(lineColour(k), k), name));
+  const covered = all.length - marks.length;
   return panel(
       'Time against memory',
       compared ? 'One mark per plan; those on the line are not beaten in both. Hollow: keeps no ' +
               'budget.' :
-                 'One mark per point; those on the line are not beaten in both. Hollow: does not ' +
-              'fit (as it would be with enough memory). Click to open.',
+                 `One mark per point; those on ${
+                     devices ? 'the line of their device' : 'the line'} are not beaten in both${
+                     devices ? ' there' : ''}. Hollow: does not ` +
+              `fit (as it would be with enough memory). Click to open.${
+                  covered ? ` ${formatCount(covered)} marks that would lie on others are left out.` :
+                            ''}`,
       marks.length ? scatterPlot({
         marks,
-        lines: [{points: line, colour: colourOf('accent'), stepped: true}],
+        lines,
         xOf: 'bytes',
         yOf: summary.compare?.cost_graph ? 'number' : 'time',
         xTitle: compared ? 'live bytes at the peak' : 'memory of the device',
@@ -78,7 +150,8 @@ export function paretoPanel(summary, open) {
         limit: oneCapacity ? {x: capacity, label: `capacity ${formatBytes(capacity)}`} : undefined,
         open: (mark) => open(mark.point)
       }) :
-                     empty('No point could be built.'));
+                     empty('No point could be built.'),
+      entries.length ? make('ul.legend', entries) : null);
 }
 
 // A key of the points that limits memory, with its values in bytes; null when there is none.
@@ -164,8 +237,15 @@ export function budgetPanel(summary, open) {
   const marks = [];
   const lines = [];
   const entries = [];
+  let without = 0;  // series
+  let undrawn = 0;  // their points
   [...found.series.entries()].forEach(([name, places], k) => {
     if (places.length === 0) return;
+    if (!summary.compare && k >= kMostSeries) {
+      ++without;
+      undrawn += places.length;
+      return;
+    }
     places.sort((a, b) => a.x - b.x);
     // Each time that colours come again they have other shapes: all of them, as seven is prime.
     const shape = k % kLineColours + 2 * Math.floor(k / kLineColours);
@@ -187,7 +267,7 @@ export function budgetPanel(summary, open) {
     entries.push(
         make('li', make('span.line.least'), `least that is proven, class ${found.least.class}`));
   }
-  const missing = found.asked - marks.length;
+  const missing = found.asked - marks.length - undrawn;
   const kept = summary.compare ? 'keep their budget' : 'fit';
   return panel(
       'Overhead against budget',
@@ -195,7 +275,8 @@ export function budgetPanel(summary, open) {
           missing === 0     ? '' :
               missing === 1 ? `; one point that does not ${
                                   summary.compare ? 'keep its budget' : 'fit'} is left out` :
-                              `; ${missing} points that do not ${kept} are left out`}.`,
+                              `; ${missing} points that do not ${kept} are left out`}.${
+          without ? ` ${formatCount(without)} more combinations of other keys have no line.` : ''}`,
       marks.length ? scatterPlot({
         marks,
         lines,

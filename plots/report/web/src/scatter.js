@@ -1,6 +1,6 @@
 // Marks and lines in a plane, as SVG: few enough to be elements that can be focused and opened.
 import {colourOf, make} from './dom.js';
-import {formatCount, niceStep, unitOf} from './units.js';
+import {clipped, formatCount, niceStep, unitOf} from './units.js';
 
 const kHeight = 340;
 const kSides = {
@@ -12,7 +12,7 @@ const kSides = {
 const kLine = 15;     // height of a label
 const kLetter = 6.3;  // width of a letter
 
-function svg(tag, attributes, ...children) {
+export function svg(tag, attributes, ...children) {
   const element = document.createElementNS('http://www.w3.org/2000/svg', tag);
   for (const [key, value] of Object.entries(attributes)) {
     if (key.startsWith('on'))
@@ -25,13 +25,14 @@ function svg(tag, attributes, ...children) {
 }
 
 // Marks of an axis over [low, high]: {at, text}.
-function ticksOf(kind, low, high, count) {
+export function ticksOf(kind, low, high, count) {
   const largest = Math.max(Math.abs(low), Math.abs(high));
   const plain = {percent: {size: 1, unit: ' %'}, number: {size: 1, unit: ''}}[kind];
   const {size, unit} = plain ?? unitOf(largest, kind === 'time');
   const step = niceStep((high - low) / size, count) * size;
   const digits = Math.min(4, Math.max(0, Math.ceil(-Math.log10(step / size) - 1e-9)));
-  const text = (at) => (kind === 'number' ? formatCount(at) : (at / size).toFixed(digits));
+  const whole = kind === 'number' && digits === 0;
+  const text = (at) => (whole ? formatCount(at) : (at / size).toFixed(digits));
   const ticks = [];
   for (let at = Math.ceil(low / step) * step; at <= high + step * 1e-6; at += step) {
     ticks.push({at, text: at === 0 ? '0' : `${text(at)}${plain ? unit : ` ${unit}`}`});
@@ -76,13 +77,33 @@ export function scatterPlot(plot) {
   return box;
 }
 
-// `limit`: a line at a value of x. `bars`: [{x, y, label}], short lines that bound what is above.
-function drawPlot({marks, lines, bars = [], xOf, yOf, xTitle, yTitle, limit, open}, width) {
-  const least = {percent: 2};  // of what an axis shows
+// Marks of an axis at given places, those left out that have no room.
+function placedTicks(ticks, x, width) {
+  const placed = [];
+  let free = 0;
+  ticks.forEach(({at, text}, k) => {
+    const apart = Math.min(...[ticks[k - 1], ticks[k + 1]].filter((other) => other)
+                               .map((other) => Math.abs(x(other.at) - x(at))));
+    const short = clipped(text, Math.max(Math.floor((Math.min(apart, width) - 8) / kLetter), 10));
+    const half = short.length * kLetter / 2;
+    if (x(at) - half < free) return;
+    free = x(at) + half + 6;
+    placed.push({at, text: short, full: text});
+  });
+  return placed;
+}
+
+// `limit`: a line at a value of x, `level`: one at a value of y. `xTicks`: the marks of x, where they
+// do not follow from its unit. `bars`: [{x, y, label}], short lines that bound what is above.
+function drawPlot(plot, width) {
+  const {marks, lines, bars = [], xOf, yOf, xTitle, yTitle, limit, level, xTicks, open} = plot;
+  const least = {percent: 2, places: 1};  // of what an axis shows
   const xs = [...marks, ...bars].map((mark) => mark.x);
   const near = limit !== undefined && limit.x < Math.max(...xs) * 2;
-  const [x0, x1] = extent(near ? [...xs, limit.x] : xs, least[xOf] ?? 0);
-  const [y0, y1] = extent([...marks, ...bars].map((mark) => mark.y), least[yOf] ?? 0);
+  const [x0, x1] = extent(near ? [...xs, limit.x] : xs, least[xOf] ?? 1e-9);
+  const ys = [...marks, ...bars].map((mark) => mark.y);
+  const under = level !== undefined && level.y < Math.max(...ys) * 2;
+  const [y0, y1] = extent(under ? [...ys, level.y] : ys, least[yOf] ?? 1e-9);
   const x = (v) => kSides.left + (v - x0) / (x1 - x0) * (width - kSides.left - kSides.right);
   const y = (v) =>
       kHeight - kSides.bottom - (v - y0) / (y1 - y0) * (kHeight - kSides.top - kSides.bottom);
@@ -99,11 +120,14 @@ function drawPlot({marks, lines, bars = [], xOf, yOf, xTitle, yTitle, limit, ope
             {x1: kSides.left, x2: width - kSides.right, y1: y(at), y2: y(at), class: 'grid'}),
         svg('text', {x: kSides.left - 8, y: y(at) + 4, 'text-anchor': 'end'}, text));
   }
-  for (const {at, text} of ticksOf(xOf, x0, x1, Math.max(2, Math.floor(width / 130)))) {
+  const xMarks = xTicks ? placedTicks(xTicks, x, width) :
+                          ticksOf(xOf, x0, x1, Math.max(2, Math.floor(width / 130)));
+  for (const {at, text, full} of xMarks) {
     root.append(
         svg('line',
             {x1: x(at), x2: x(at), y1: kSides.top, y2: kHeight - kSides.bottom, class: 'grid'}),
-        svg('text', {x: x(at), y: kHeight - kSides.bottom + 18, 'text-anchor': 'middle'}, text));
+        svg('text', {x: x(at), y: kHeight - kSides.bottom + 18, 'text-anchor': 'middle'}, text,
+            ...(full ? [svg('title', {}, full)] : [])));
   }
   root.append(
       svg('text', {
@@ -140,6 +164,21 @@ function drawPlot({marks, lines, bars = [], xOf, yOf, xTitle, yTitle, limit, ope
           class: 'limit'
         },
             limit.label));
+  }
+  if (under) {
+    root.append(
+        svg('line', {
+          x1: kSides.left,
+          x2: width - kSides.right,
+          y1: y(level.y),
+          y2: y(level.y),
+          stroke: colourOf('bad'),
+          'stroke-width': 1.5,
+          class: 'level'
+        }),
+        svg('text',
+            {x: width - kSides.right, y: y(level.y) - 6, 'text-anchor': 'end', class: 'limit'},
+            level.label));
   }
   const taken = marks.map(
       (mark) =>
@@ -201,6 +240,7 @@ function drawPlot({marks, lines, bars = [], xOf, yOf, xTitle, yTitle, limit, ope
     taken.push({left: from, right: to, top: y(bar.y) - 2, bottom: y(bar.y) + 2});
   }
   for (const mark of marks) {
+    const opens = mark.opens ?? mark.point.opens;
     root.append(
         svg('path', {
           d: shapeOf(mark.shape),
@@ -208,13 +248,14 @@ function drawPlot({marks, lines, bars = [], xOf, yOf, xTitle, yTitle, limit, ope
           fill: mark.hollow ? colourOf('surface') : mark.colour,
           stroke: mark.hollow ? mark.colour : colourOf('surface'),
           'stroke-width': mark.hollow ? 1.75 : 1,
+          opacity: mark.faint ? 0.45 : 1,
           tabindex: 0,
-          class: mark.point.opens ? 'mark opens' : 'mark',
-          role: mark.point.opens ? 'button' : 'img',
+          class: opens ? 'mark opens' : 'mark',
+          role: opens ? 'button' : 'img',
           'aria-label': mark.title,
-          onclick: () => mark.point.opens && open(mark),
+          onclick: () => opens && open(mark),
           onkeydown: (event) => {
-            if (event.key === 'Enter' && mark.point.opens) open(mark);
+            if (event.key === 'Enter' && opens) open(mark);
           }
         },
             svg('title', {}, mark.title)));

@@ -53,3 +53,11 @@ export function niceStep(span, marks, ofBytes) {
   const power = 10 ** Math.floor(Math.log10(raw));
   return [1, 2, 5, 10].find((factor) => factor * power >= raw) * power;
 }
+
+// A text in at most `most` letters: its middle is left out, as names often differ at their ends.
+export function clipped(text, most) {
+  if (text.length <= most) return text;
+  const kept = Math.max(most - 1, 2);
+  const head = Math.ceil(kept * 0.55);
+  return `${text.slice(0, head)}…${text.slice(text.length - (kept - head))}`;
+}
