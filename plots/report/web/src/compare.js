@@ -2,65 +2,14 @@
 // table.
 import {differencePanel} from './difference.js';
 import {make, panel} from './dom.js';
-import {budgetPanel, fits, formatCost, paretoFront, paretoPanel, percent} from './fronts.js';
+import {budgetPanel, fits, formatCost, paretoPanel, percent} from './fronts.js';
+import {figuresOf, sweptKeys} from './keys.js';
 import {matrixPanel} from './matrix.js';
 import {overlayPanel} from './overlay.js';
-import {formatBytes, formatCount, formatRate, formatSeconds, formatShare} from './units.js';
-
-function pointsTable(summary, open) {
-  const {points} = summary;
-  const front = new Set(paretoFront(points));
-  const ofTokens = points.every((point) => !fits(point) || point.throughput.tokens_per_second > 0);
-  const rate = ofTokens ? 'tokens_per_second' : 'samples_per_second';
-  const keys = [...new Set(points.flatMap((point) => Object.keys(point.overrides ?? {})))];
-  const rows = points.map((point, k) => {
-    const cells = [
-      make('td.right', String(k + 1)),
-      make(
-          'td.name',
-          point.opens ?
-              make('button.link', {type: 'button', onclick: () => open(point)}, point.label) :
-              point.label)
-    ];
-    if (point.status === 'error') {
-      cells.push(
-          make('td', make('span.badge.bad', 'error')),
-          make('td', {colspan: '6'}, point.failure?.message ?? ''));
-      return make('tr', cells);
-    }
-    const needed = point.memory.device_needed;
-    cells.push(
-        make(
-            'td',
-            make(
-                `span.badge.${fits(point) ? 'good' : 'bad'}`,
-                fits(point) ? 'fits' : 'does not fit')),
-        make('td.right', formatBytes(needed)),
-        make('td.right', formatShare(needed, point.memory.capacity)),
-        make('td.right', formatBytes(point.memory.peak_live)),
-        make('td.right', formatSeconds(point.time.step)),
-        make(
-            'td.right',
-            fits(point) && point.throughput[rate] > 0 ? formatRate(point.throughput[rate]) : '–'),
-        make('td.keep', front.has(point) ? 'on the front' : ''));
-    return make('tr', cells);
-  });
-  return make(
-      'div.scroll.tall',
-      make(
-          'table.figures',
-          make(
-              'thead',
-              make(
-                  'tr', make('th.right', '#'),
-                  make(
-                      'th',
-                      keys.length ? keys.map((key) => key.split('.').pop()).join(', ') : 'run'),
-                  make('th', ''), make('th.right', 'device memory'), make('th.right', 'used'),
-                  make('th.right', 'peak live'), make('th.right', 'step'),
-                  make('th.right', ofTokens ? 'tokens/s' : 'samples/s'), make('th', ''))),
-          make('tbody', rows)));
-}
+import {PointsTable} from './points_table.js';
+import {Selection} from './selection.js';
+import {sweptPanel} from './swept.js';
+import {formatBytes, formatCount, formatSeconds} from './units.js';
 
 // Policies against budgets, as `tidemark compare` prints them.
 function comparedTable(summary, open) {
@@ -109,6 +58,22 @@ function comparedTable(summary, open) {
           make('tbody', rows)));
 }
 
+// The panels of a sweep: its figures over the keys, and all of its points.
+function sweepPanels(summary, open) {
+  const keys = sweptKeys(summary.points);
+  const figures = figuresOf(summary);
+  const selection = summary.chosen.selection ??= new Selection();
+  selection.listeners = [];  // those of a page that was made before
+  const table = new PointsTable(summary, keys, figures, selection, open);
+  return {
+    swept: sweptPanel(summary, keys, figures, selection, open),
+    table: panel(
+        `All ${formatCount(summary.points.length)} points`,
+        'Click on a head to sort, on a row for its charts, or for the command that draws them.',
+        table.element)
+  };
+}
+
 // `load(point)` gives its Run, `open(point)` shows it.
 export function comparePage(summary, load, open) {
   const {points, compare} = summary;
@@ -120,12 +85,13 @@ export function comparePage(summary, load, open) {
           compare.cost_graph ? `cost ${formatCount(compare.base.step * 1e9)}` :
                                `a step of ${formatSeconds(compare.base.step)}`}.` :
                                null;
+  summary.chosen ??= {};  // stays when the page is made anew in other colours
+  const sweep = compare ? null : sweepPanels(summary, open);
   const element = make(
-      'div.page', overlay?.element,
-      make('div.columns.even', paretoPanel(summary, open), budgetPanel(summary, open)),
+      'div.page', overlay?.element, sweep?.swept,
+      make('div.columns.even', paretoPanel(summary, open), budgetPanel(summary, open)), sweep?.table,
       matrix?.element, difference?.element,
-      compare ? panel('Policies against budgets', base, comparedTable(summary, open)) :
-                panel(`All ${points.length} points`, null, pointsTable(summary, open)));
+      compare ? panel('Policies against budgets', base, comparedTable(summary, open)) : null);
   const show = () => {
     difference?.show();
     return overlay?.show();

@@ -93,7 +93,9 @@ function tensorOf({name, layer, role, madeBy}, roles) {
 // `load(point)` gives the Run of one that has charts: of two such runs it also says which layers
 // and tensors differ.
 export function differencePanel(points, summary, load) {
-  const built = points.filter((point) => point.status !== 'error' && !point.sharesRun);
+  // Of very many points only those with charts have their terms in the page.
+  const built =
+      points.filter((point) => point.status !== 'error' && !point.sharesRun && point.memory.peak);
   if (built.length < 2) return null;
   const charted = built.filter((point) => point.charts);
   const [first, second] = charted.length < 2 ? built : charted;
