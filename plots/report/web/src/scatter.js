@@ -248,7 +248,7 @@ function drawPlot(plot, width) {
           fill: mark.hollow ? colourOf('surface') : mark.colour,
           stroke: mark.hollow ? mark.colour : colourOf('surface'),
           'stroke-width': mark.hollow ? 1.75 : 1,
-          opacity: mark.faint ? 0.45 : 1,
+          opacity: mark.faint ? 0.6 : 1,
           tabindex: 0,
           class: opens ? 'mark opens' : 'mark',
           role: opens ? 'button' : 'img',
