@@ -37,6 +37,37 @@ sweep:
 report: {formats: [html]}
 )";
 
+constexpr const char* kSwept = R"(version: 1
+name: GPT-2 over four keys
+model: {preset: gpt2, layers: 2}
+hardware: v100-sxm-16gb
+training: {steps: 1}
+sweep:
+  matrix:
+    hardware: [v100-sxm-16gb, a100-sxm-40gb]
+    training.micro_batch: [4, 16, 64]
+    training.sequence: [256, 1024]
+    policies: [[], [checkpoint_every: {period: 1}]]
+report: {formats: [html]}
+)";
+// 1,300 points, or with a whole range of micro-batches 10,000.
+std::string many_points(bool all) {
+  return std::string(R"(version: 1
+name: many points
+model: mlp
+hardware: v100-sxm-16gb
+training: {steps: 1}
+sweep:
+  matrix:
+    training.micro_batch: {from: 100, to: )") +
+         (all ? "10000" : "1300") + R"(, step: 100}
+    training.accumulate: {from: 1, to: 10}
+    training.optimizer: [sgd, adam]
+    hardware.hbm.capacity: [560MiB, 600MiB, 800MiB, 1GiB, 16GiB]
+report: {formats: [html]}
+)";
+}
+
 constexpr const char* kHostOptimizer = R"(version: 1
 model: {preset: gpt2, layers: 4}
 hardware: v100-sxm-16gb
@@ -196,6 +227,19 @@ TEST_SUITE("slow") {
     files.write("sweep.yaml", kSweep);
     REQUIRE(files.run("run one.yaml -o one --json").code == 0);
     REQUIRE(files.run("run sweep.yaml -o sweep --json").code == 0);
+    files.write("swept.yaml", kSwept);
+    files.write("points.yaml", many_points(test::runs_long_tests()));
+    REQUIRE(files.run("run swept.yaml -o swept --json").code == 0);
+    // As the page says for a point without charts.
+    REQUIRE(files
+                .run("run swept.yaml -s sweep=null -s hardware=v100-sxm-16gb "
+                     "-s training.micro_batch=16 -s training.sequence=256 "
+                     "-s 'policies=[checkpoint_every: {period: 1}]' -s 'report.formats=[html]' "
+                     "-o point-6 --json")
+                .code == 0);
+    CHECK(files.names("point-6") == std::vector<std::string>{"report.html"});
+    REQUIRE(files.run("run points.yaml -o points --json").code == 0);
+    CHECK(std::filesystem::file_size(files.folder() / "points/report.html") < 4'000'000);
     files.write("budgets.yaml", kBudgets);
     files.write("many.yaml", kMany);
     REQUIRE(files.run("compare budgets.yaml -o budgets --json").code == 0);
@@ -206,6 +250,8 @@ TEST_SUITE("slow") {
     keep("one/report.html", "one.html");
     keep("one/results.json", "results.json");
     keep("sweep/report.html", "compare.html");
+    keep("swept/report.html", "swept.html");
+    keep("points/report.html", "points.html");
     keep("budgets/report.html", "budgets.html");
     keep("budgets/results.json", "results-budgets.json");
     keep("many/report.html", "many.html");

@@ -1,6 +1,7 @@
 // Opens reports in a headless Chromium and uses them as a person would.
 //   browser_test.mjs NODE_MODULES CHROMIUM FOLDER [SCREENSHOTS]
-// FOLDER holds one.html (a run that fits) and results.json of it, compare.html (a sweep), budgets.html
+// FOLDER holds one.html (a run that fits) and results.json of it, compare.html (a sweep over two keys),
+// swept.html (one over four), points.html (one of 1,300 points, of the long tests 10,000), budgets.html
 // (of `compare`) and results-budgets.json of it, many.html (many policies under one budget) and
 // results-many.json of it, 100k.html and, with the long tests, zero.html (one that waits for the host's
 // optimizer), eviction.html and 1m.html. Prints a line per check; exit code 1 when one fails.
@@ -13,6 +14,7 @@ import {contrast} from './contrast_checks.mjs';
 import {comparisonOfMany} from './many_checks.mjs';
 import {pictures} from './picture_checks.mjs';
 import {eviction, hostOptimizer, oneRun} from './run_checks.mjs';
+import {manyPoints, sweptPoints} from './swept_checks.mjs';
 
 const [packages, chromium, folder, screenshots] = process.argv.slice(2);
 const long = existsSync(join(folder, '1m.html'));  // the long tests
@@ -100,9 +102,11 @@ try {
     await eviction(checks);
   }
   await comparePoints(checks);
+  await sweptPoints(checks);
+  await manyPoints(checks, 'points.html', long ? 10000 : 1300, {paint: 2000, sort: 200});
   await compareBudgets(checks, json('results-budgets.json'));
   await comparisonOfMany(checks, json('results-many.json'));
-  const kinds = long ? ['one', 'compare', 'budgets', 'many'] : ['one', 'compare'];
+  const kinds = long ? ['one', 'compare', 'swept', 'budgets', 'many'] : ['one', 'compare', 'swept'];
   for (const name of kinds)
     await phone(name);
   for (const name of kinds)
