@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/import/onnx/merged_operators.hpp"
 #include "graph/import/onnx/onnx_lowering.hpp"
 #include "graph/models/losses.hpp"
 #include "graph/models/model_limits.hpp"
@@ -131,7 +132,8 @@ void OnnxLowering::add_loss() {
 
 Graph import_onnx(const std::string& path, const OnnxOptions& onnx, const ModelOptions& options) {
   check_options(options);
-  const OnnxModel file = read_onnx(path);
+  OnnxModel file = read_onnx(path);
+  split_merged_operators(file);
   import_onnx_detail::check_stated_batch(file, onnx, options.micro_batch);
   const OnnxUses uses(file);
   const OnnxModules modules(file);
