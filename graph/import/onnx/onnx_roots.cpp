@@ -35,6 +35,15 @@ std::vector<std::string> axis_names(const OnnxModel& file) {
   return names;
 }
 
+// Whether a counter of batches belongs to a batch norm that runs, which makes it. One that nothing
+// uses lacks its statistics, too.
+bool is_counter_in_use(const OnnxAbsent& counter, const std::vector<OnnxAbsent>& absent) {
+  if (name_in_module(counter.name) != "num_batches_tracked") return false;
+  const std::string mean = fmt::format("{}.running_mean", module_of_tensor(counter.name));
+  return std::none_of(absent.begin(), absent.end(),
+                      [&](const OnnxAbsent& other) { return other.name == mean; });
+}
+
 }  // namespace
 }  // namespace onnx_roots_detail
 
@@ -81,8 +90,7 @@ void OnnxLowering::add_roots() {
     enter(module_of_tensor(absent.name));
     if (absent.is_parameter) {
       static_cast<void>(builder_.parameter(name_in_module(absent.name), absent.shape));
-    } else if (name_in_module(absent.name) != "num_batches_tracked") {
-      // Counters of batch norms are made with the batch norm that counts.
+    } else if (!onnx_roots_detail::is_counter_in_use(absent, roles_.absent)) {
       static_cast<void>(
           builder_.buffer(name_in_module(absent.name), absent.shape, model_type(absent.dtype)));
     }
