@@ -64,8 +64,8 @@ void lower_div(OnnxLowering& l) {
   l.set(b.add("div", {l.operand(0), l.operand(1)}));
 }
 
-// 1 / tensor is written without its product with 1; torch.reciprocal, which module code rarely
-// calls by name, is written alike.
+// 1 / tensor is written without its product with 1, 1.0 / tensor with it; torch.reciprocal, which
+// module code rarely calls by name, is written like the former.
 void lower_reciprocal(OnnxLowering& l) {
   ModelBuilder& b = l.builder();
   const TensorId result = b.add("reciprocal", {l.operand(0)});
@@ -73,7 +73,7 @@ void lower_reciprocal(OnnxLowering& l) {
   bool scaled = false;
   if (reader.valid() && l.file().nodes[reader].op == "Mul") {
     for (OnnxValueId factor : l.file().nodes[reader].inputs)
-      scaled = scaled || l.number(factor).has_value();
+      scaled = scaled || l.number(factor).value_or(1.0) != 1.0;
   }
   l.set(scaled ? result : b.scale(result));
 }
