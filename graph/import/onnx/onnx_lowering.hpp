@@ -175,6 +175,7 @@ struct OnnxPattern {
 [[nodiscard]] std::span<const OnnxPattern> onnx_activation_patterns();
 [[nodiscard]] std::span<const OnnxPattern> onnx_layout_patterns();
 [[nodiscard]] std::span<const OnnxPattern> onnx_loss_patterns();
+[[nodiscard]] std::span<const OnnxPattern> onnx_index_patterns();
 [[nodiscard]] std::span<const OnnxPattern> onnx_cell_patterns();
 [[nodiscard]] std::span<const OnnxPattern> onnx_function_patterns();
 [[nodiscard]] std::span<const OnnxPattern> onnx_parametrization_patterns();

@@ -25,7 +25,7 @@ std::vector<OnnxPattern> collect_patterns() {
   for (const auto& patterns :
        {onnx_normalization_patterns(), onnx_activation_patterns(), onnx_layout_patterns(),
         onnx_window_patterns(), onnx_loss_patterns(), onnx_parametrization_patterns(),
-        onnx_cell_patterns(), onnx_function_patterns()}) {
+        onnx_cell_patterns(), onnx_function_patterns(), onnx_index_patterns()}) {
     all.insert(all.end(), patterns.begin(), patterns.end());
   }
   return all;

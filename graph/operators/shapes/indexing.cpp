@@ -87,6 +87,40 @@ void infer_gather(Inference& inference) {
   inference.create(index, inference.input(kX).dtype);
 }
 
+// x[.., i, j, ..]: the indices broadcast, and their shape stands where the axes were, or first if
+// the axes are not next to each other.
+void infer_index_axes(Inference& inference) {
+  const Tensor& x = inference.input(kX);
+  const std::vector<std::int64_t> axes = inference.attributes().list("axes");
+  inference.require(
+      !axes.empty() && axes.size() + 1 == inference.input_count(),
+      fmt::format("{} axes do not fit {} operands", axes.size(), inference.input_count()));
+  Shape chosen = inference.input(kIndex).shape;
+  std::vector<char> indexed(static_cast<std::size_t>(x.shape.rank()), 0);
+  bool adjacent = true;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    chosen = broadcast_shapes(inference, chosen, inference.input(kIndex + i).shape);
+    indexed[static_cast<std::size_t>(checked_axis(inference, axes[i], x.shape.rank()))] = 1;
+    adjacent = adjacent && axes[i] == axes[0] + static_cast<std::int64_t>(i);
+  }
+  Shape shape;
+  if (!adjacent) shape = chosen;
+  for (int axis = 0; axis < x.shape.rank(); ++axis) {
+    if (indexed[static_cast<std::size_t>(axis)] == 0) {
+      shape.push_back(x.shape[axis]);
+    } else if (adjacent && axis == axes[0]) {
+      for (std::int64_t extent : chosen)
+        shape.push_back(extent);
+    }
+  }
+  inference.create(shape, x.dtype);
+}
+
+void save_indices(SavedSet& saved) {
+  for (std::size_t i = kIndex; i < saved.node().input_count(); ++i)
+    saved.input(i);
+}
+
 // Backward needs only the shape of the input, but the input is kept.
 void save_gather(SavedSet& saved) {
   saved.input(kX);
@@ -248,6 +282,12 @@ constexpr OperatorFamily kFamilies[] = {
      .infer = infer_index,
      .forward = forward_chosen,
      .save = save_index,
+     .backward = backward_chosen},
+    {.name = "index_axes",
+     .summary = "x[.., i, j, ..] along several axes; keeps the indices",
+     .infer = infer_index_axes,
+     .forward = forward_chosen,
+     .save = save_indices,
      .backward = backward_chosen},
     {.name = "gather",
      .summary = "one element of an axis per index; keeps input and indices",
