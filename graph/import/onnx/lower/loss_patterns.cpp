@@ -34,6 +34,16 @@ OnnxValueId reduction_of(OnnxLowering& l, OnnxMatch& m, OnnxValueId value) {
   return {};
 }
 
+// Whether two values are one target. The exporter writes a constant, torch.ones_like(x), once for
+// each node that reads it.
+bool is_same_target(OnnxLowering& l, OnnxValueId a, OnnxValueId b) {
+  if (a == b) return true;
+  const OnnxConstant* one = l.constant(a);
+  const OnnxConstant* other = l.constant(b);
+  return one != nullptr && other != nullptr && one->dtype == other->dtype &&
+         one->dims == other->dims && one->numbers == other->numbers;
+}
+
 // s = Sigmoid(x); -(y Log(s) + (1 - y) Log(1 - s)), reduced or not.
 bool match_bce_with_logits(OnnxLowering& l) {
   OnnxMatch m(l);
@@ -52,7 +62,8 @@ bool match_bce_with_logits(OnnxLowering& l) {
   const OnnxValueId other = m.node_of(negative).inputs[0];
   const OnnxNodeId source = l.uses().producer[other];
   if (!source.valid() || l.file().nodes[source].op != "Sub" ||
-      l.file().nodes[source].inputs[1] != y || l.uses().readers[other].size() != 1 ||
+      !is_same_target(l, l.file().nodes[source].inputs[1], y) ||
+      l.uses().readers[other].size() != 1 ||
       !is_exported_one(l, l.file().nodes[source].inputs[0])) {
     return false;
   }

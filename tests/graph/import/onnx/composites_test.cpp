@@ -20,11 +20,11 @@ std::string exported_one(OnnxWriter& w) {
 }
 
 std::string bce_with_logits(OnnxWriter& w, const std::string& x, const std::string& y,
-                            const std::string& one) {
+                            const std::string& one, const std::string& same_y = {}) {
   const std::string s = w.node("Sigmoid", {x});
   const std::string log = w.node("Log", {s});
   const std::string rest = w.node("Sub", {one, s});
-  const std::string other = w.node("Sub", {one, y});
+  const std::string other = w.node("Sub", {one, same_y.empty() ? y : same_y});
   const std::string log_rest = w.node("Log", {rest});
   const std::string positive = w.node("Mul", {y, log});
   const std::string negative = w.node("Mul", {other, log_rest});
@@ -55,6 +55,24 @@ TEST_SUITE("unit") {
     const std::string sum = bce_with_logits(by_hand.w, by_hand.x, target, by_hand.w.number(1));
     CHECK(by_hand.saved_with(by_hand.w.node("ReduceMean", {sum},
                                             {{"keepdims", std::int64_t{0}}})) == 3 * by_hand.n());
+  }
+
+  TEST_CASE("a target that is constant stands in the file twice, and is one tensor of forward") {
+    const auto constant = [](OnnxWriter& w, float value) {
+      std::string raw;
+      for (int i = 0; i < 20; ++i)
+        raw.append(reinterpret_cast<const char*>(&value), sizeof value);
+      return w.constant(kOnnxFloat, {4, 5}, raw);
+    };
+    const auto saved_with = [&](float first, float second) {
+      OnnxProbe probe({4, 5});
+      const std::string y = constant(probe.w, first);
+      const std::string loss =
+          bce_with_logits(probe.w, probe.x, y, exported_one(probe.w), constant(probe.w, second));
+      return probe.saved_with(probe.w.node("ReduceMean", {loss}, {{"keepdims", std::int64_t{0}}}));
+    };
+    CHECK(saved_with(1, 1) == 2 * 80);  // the logits and the target
+    CHECK(saved_with(1, 0) == 5 * 80);  // s, 1 - s, and the factors y, 1 - y and their logarithms
   }
 
   TEST_CASE("weight_norm is one kernel that keeps the norms, and its weight is the module's") {
