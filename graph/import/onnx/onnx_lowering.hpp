@@ -111,6 +111,8 @@ class OnnxLowering {
   void lower_waiting(OnnxNodeId id);
   [[nodiscard]] bool waits(const OnnxNode& node) const;
   [[nodiscard]] TensorId materialised(const OnnxConstant& constant);
+  [[nodiscard]] TensorId expanded(OnnxValueId value, const OnnxConstant& known);
+  [[nodiscard]] std::vector<std::int64_t> rebatched(std::vector<std::int64_t> dims) const;
   void enter_module(std::string_view path, int block);
   void check_operators() const;
   void check_open_axes();

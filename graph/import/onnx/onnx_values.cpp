@@ -147,17 +147,34 @@ std::optional<double> OnnxLowering::number(OnnxValueId value) {
   return found->number();
 }
 
+// Constants that an exporter froze at the file's batch (zeros_like of the input) follow the new
+// one.
+std::vector<std::int64_t> OnnxLowering::rebatched(std::vector<std::int64_t> dims) const {
+  const bool changes = !exported_.empty() && dims.size() >= 2;
+  if (changes && exported_batch() > 1 && dims[0] == exported_batch()) dims[0] = batch_;
+  return dims;
+}
+
 TensorId OnnxLowering::materialised(const OnnxConstant& constant) {
-  std::vector<std::int64_t> dims = constant.dims;
-  // Constants that an exporter froze at the file's batch (zeros_like of the input) follow the new
-  // one.
-  const bool rebatched = !exported_.empty() && dims.size() >= 2;
-  if (rebatched) {
-    if (exported_batch() > 1 && dims[0] == exported_batch()) dims[0] = batch_;
-  }
+  const std::vector<std::int64_t> dims = rebatched(constant.dims);
   static_cast<void>(shape(dims));
   return builder_.add(
       "zeros", {}, {{"shape", dims}, {"dtype", std::string(name_of(model_type(constant.dtype)))}});
+}
+
+// Returns a constant that is an expanded view of a smaller one, as indices and masks of all samples
+// are; invalid for other constants.
+TensorId OnnxLowering::expanded(OnnxValueId value, const OnnxConstant& known) {
+  OnnxValueId whole = value;
+  for (OnnxNodeId source = uses_.producer[whole];
+       source.valid() && file_.nodes[source].op == "Expand"; source = uses_.producer[whole])
+    whole = file_.nodes[source].inputs[0];
+  const OnnxConstant* smaller = whole != value ? constant(whole) : nullptr;
+  if (smaller == nullptr) return {};
+  // Of one number the module may have made the whole: torch.full, the zeros that a cell begins
+  // with.
+  if (is_floating(smaller->dtype) && smaller->elements() <= Elements(1)) return {};
+  return builder_.expand(tensor(whole), shape(rebatched(known.dims)));
 }
 
 // Lowers operands first, in their order; chains may have any length.
@@ -196,7 +213,10 @@ TensorId OnnxLowering::tensor(OnnxValueId value) {
   const OnnxNodeId source = uses_.producer[value];
   if (!tensors_[value].valid() && source.valid() && waiting_[source] != 0) lower_waiting(source);
   if (!tensors_[value].valid()) {
-    if (const OnnxConstant* known = constant(value)) tensors_[value] = materialised(*known);
+    if (const OnnxConstant* known = constant(value)) {
+      tensors_[value] = expanded(value, *known);
+      if (!tensors_[value].valid()) tensors_[value] = materialised(*known);
+    }
   }
   if (tensors_[value].valid() && detaches_[value] != 0) {
     detaches_[value] = 0;
