@@ -109,6 +109,7 @@ void GradientTape::emit_backward(NodeId id) {
 
   current_ = id;
   results_.clear();
+  handed_on_ = 0;
   incoming_until_ = {};
   saved_until_ = {};
   const std::size_t before = part_->size();
@@ -121,16 +122,24 @@ void GradientTape::emit_backward(NodeId id) {
   hold_node(id, part_->size() > before ? part_->back() : OperatorId());
   release_output_gradients(id);
 
-  const std::vector<std::pair<TensorId, Tensor>> results = std::move(results_);
+  const Results results = std::move(results_);
   results_.clear();
+  const std::span<const std::pair<TensorId, Tensor>> all(results);
+  deliver_all(all.first(handed_on_));
+  deliver_all(all.subspan(handed_on_));
+  current_ = {};
+}
+
+// All gradients reach their nodes before AccumulateGrad runs for the leaves among these.
+void GradientTape::deliver_all(std::span<const std::pair<TensorId, Tensor>> results) {
   for (const auto& [target, gradient] : results)
     deliver(target, gradient);
   for (const auto& [target, gradient] : results) {
-    if (parameter_[target].valid() && uses_left_[target] == 0 && pending_[target]) {
-      accumulate_leaf(parameter_[target]);
-    }
+    const ParameterId parameter = parameter_[target];
+    if (!parameter.valid() || uses_left_[target] > 0 || !pending_[target]) continue;
+    if (!part_->empty()) training_.parameters[parameter].ready_after = part_->back();
+    accumulate_leaf(parameter);
   }
-  current_ = {};
 }
 
 // A local variable holds the content of a tensor from the kernel that creates it.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -35,6 +36,7 @@ class GradientTape final : public BackwardTape {
   void add_result(TensorId input, const Tensor& gradient) override {
     results_.emplace_back(input, gradient);
   }
+  void hand_on_results() override { handed_on_ = results_.size(); }
   void keep_gradient(const Tensor& gradient) override {
     kept_gradients_.push_back({gradient.storage, part_->back()});
   }
@@ -51,6 +53,7 @@ class GradientTape final : public BackwardTape {
   void emit_root_gradient();
   void emit_backward(NodeId id);
   void release_output_gradients(NodeId id);
+  void deliver_all(std::span<const std::pair<TensorId, Tensor>> results);
   void deliver(TensorId target, const Tensor& gradient);
   [[nodiscard]] Tensor add_gradients(const Tensor& old, const Tensor& added);
   [[nodiscard]] bool is_shared(TensorId leaf) const;
@@ -93,7 +96,9 @@ class GradientTape final : public BackwardTape {
   IdVector<StorageId, OperatorId> created_by_;  // find_creators(); empty until then
   // The parameter of a leaf; a view of a parameter is no leaf.
   IdVector<TensorId, ParameterId> parameter_;
-  std::vector<std::pair<TensorId, Tensor>> results_;  // outputs of the running node
+  using Results = std::vector<std::pair<TensorId, Tensor>>;
+  Results results_;            // outputs of the running node
+  std::size_t handed_on_ = 0;  // how many of them are handed on before the others
   // Gradients of leaves that are no parameters, and the operators after which they are complete.
   std::vector<std::pair<StorageId, OperatorId>> kept_gradients_;
   NodeId current_;

@@ -41,6 +41,9 @@ struct Parameter {
   // on it.
   StorageId gradient;
   DType gradient_dtype = DType::kFloat32;
+  // The last operator of backward before AccumulateGrad runs for it: nodes of views run between the
+  // kernel that makes the gradient and that.
+  OperatorId ready_after;
   // Set by a policy that frees `gradient` before the optimizer runs. What the optimizer reads
   // may be a copy of this; see UpdatedTensor::gradient.
   std::optional<RemainingGradient> remaining;

@@ -43,6 +43,7 @@ class BackwardTape {
   virtual void release_incoming_gradient() = 0;
   virtual void release_saved() = 0;
   virtual void add_result(TensorId input, const Tensor& gradient) = 0;
+  virtual void hand_on_results() = 0;
   virtual void keep_gradient(const Tensor& gradient) = 0;
 };
 
@@ -84,6 +85,9 @@ class BackwardBuilder {
   // that saved tensors: they are released after the last kernel so far.
   void release_incoming_gradient() { tape_.release_incoming_gradient(); }
   void release_saved() { tape_.release_saved(); }
+  // The gradients that come next pass a node of a view: those of leaves so far are added to .grad
+  // before them.
+  void hand_on_gradients() { tape_.hand_on_results(); }
 
  private:
   BackwardTape& tape_;

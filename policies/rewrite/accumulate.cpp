@@ -49,12 +49,14 @@ class AccumulatingBackward {
 };
 
 // AccumulateGrad runs when the backward node that completes the gradient has returned: behind the
-// last of its kernels.
+// last of its kernels, or later where the gradient passes nodes of views.
 void AccumulatingBackward::find_completions() {
   const std::vector<OperatorId>& backward = graph_.part(PartKind::kBackward);
   for (ParameterId id : graph_.trained)
     gradient_of_[graph_.parameters[id].gradient] = id;
+  IdVector<OperatorId, std::size_t> place(graph_.operators.size(), 0);
   for (std::size_t at = 0; at < backward.size(); ++at) {
+    place[backward[at]] = at;
     for (const Touch& touch : graph_.touches_of(backward[at])) {
       if (touch.access == Access::kRead || !is_gradient(touch.storage)) continue;
       Completion& completion = completion_[gradient_of_[touch.storage]];
@@ -73,7 +75,12 @@ void AccumulatingBackward::find_completions() {
     if (last.part == OperatorPart::kCopyGradient) continue;
     // A bias that is summed before other kernels of its node was added by an operator of its own.
     const bool alone = last.part == OperatorPart::kBiasGradient;
-    while (!alone && last.node.valid() && completion.at + 1 < backward.size() &&
+    const std::size_t ready = place.contains(trained.ready_after) ? place[trained.ready_after] : 0;
+    if (!alone && ready > completion.at) {
+      completion.at = ready;
+    }
+    while (!alone && ready < completion.at && last.node.valid() &&
+           completion.at + 1 < backward.size() &&
            graph_.operators[backward[completion.at + 1]].node == last.node) {
       ++completion.at;
     }

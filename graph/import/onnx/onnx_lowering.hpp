@@ -110,6 +110,7 @@ class OnnxLowering {
   [[nodiscard]] bool is_never_constant(OnnxValueId value) const;
   void lower_waiting(OnnxNodeId id);
   [[nodiscard]] bool waits(const OnnxNode& node) const;
+  [[nodiscard]] bool is_computed_with(OnnxValueId value) const;
   [[nodiscard]] TensorId materialised(const OnnxConstant& constant);
   [[nodiscard]] TensorId expanded(OnnxValueId value, const OnnxConstant& known);
   [[nodiscard]] std::vector<std::int64_t> rebatched(std::vector<std::int64_t> dims) const;

@@ -27,7 +27,24 @@ bool OnnxLowering::waits(const OnnxNode& node) const {
     const OnnxNodeId source = uses_.producer[value];
     if (!is_initializer(value) && !(source.valid() && waiting_[source] != 0)) return false;
   }
-  return node.has_input(0);
+  return node.has_input(0) && !is_computed_with(node.outputs.front());
+}
+
+// Whether a view of a parameter is the module's own, as gamma[:, None, None] * x is: arithmetic
+// that belongs to no larger operator reads it. Autograd numbers it where it is written.
+bool OnnxLowering::is_computed_with(OnnxValueId value) const {
+  constexpr std::array<std::string_view, 4> kArithmetic = {"Mul", "Add", "Sub", "Div"};
+  constexpr int kMostViews = 8;
+  for (int i = 0; i < kMostViews; ++i) {
+    const OnnxNodeId reader = uses_.only_reader(value);
+    if (!reader.valid() || done_[reader] != 0) return false;
+    const OnnxNode& node = file_.nodes[reader];
+    if (std::find(kArithmetic.begin(), kArithmetic.end(), node.op) != kArithmetic.end())
+      return true;
+    if (node.op != "Unsqueeze" && node.op != "Reshape") return false;
+    value = node.outputs.front();
+  }
+  return false;
 }
 
 // Whether the node's results are constants: then they are known afterwards.

@@ -157,6 +157,7 @@ void backward(BackwardBuilder& b) {
     launch_bias_gradient(b, kBiasGradient, gradient);
   }
   b.set_input_gradient(kLinearX, of_input);
+  if (!b.node().attributes().flag("transposed_weight")) b.hand_on_gradients();
   b.set_input_gradient(kLinearWeight, of_weight);
 }
 
