@@ -59,7 +59,7 @@ Bytes smallest_capacity(const StepSpec& spec, const Compiled& compiled, const Al
       high += high / 8 + kMiB.count;
     if (attempts == kAttempts) return Bytes(0);
   }
-  // Every other step takes all that a run without a limit reserves: one run shows it.
+  // Half of all steps take all that a run without a limit reserves: one run shows it.
   const bool probes = compiled.eviction == nullptr && high - low > 2 * kMiB.count;
   if (probes && !fits(high - kMiB.count)) return Bytes(high) + overhead;
   while (high - low > kMiB.count) {

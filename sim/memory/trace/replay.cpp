@@ -78,6 +78,10 @@ class Replay {
     Bytes bytes;
     bool failed = false;
   };
+  struct Waiting {
+    typename Target::Handle handle{};
+    std::uint64_t number = 0;  // as Target::defer_free() has given it
+  };
 
   // The functions about rows return false when the row is left out.
   bool allocate(TraceRow& row, Bytes& address);
@@ -95,7 +99,7 @@ class Replay {
   bool layout_;
   ReplayResult result_;
   IdMap<Live> live_;
-  IdMap<Live> waiting_;  // freed, but a stream may still use them
+  IdMap<Waiting> waiting_;  // freed, but a stream may still use them
   IdSet freed_;
   Bytes live_512_;
 };
@@ -203,16 +207,15 @@ bool Replay<Target, Reader>::request_free(TraceRow& row) {
   target_.tick();
   if (freed.bytes == Bytes(0)) return true;
   live_512_ -= round_up(freed.bytes, kLiveRounding);
-  target_.defer_free(freed.handle);
-  waiting_[row.id] = freed;
+  waiting_[row.id] = {.handle = freed.handle, .number = target_.defer_free(freed.handle)};
   return true;
 }
 
 template <class Target, class Reader>
 void Replay<Target, Reader>::complete_free(const TraceRow& row) {
-  Live* entry = waiting_.find(row.id);
+  Waiting* entry = waiting_.find(row.id);
   if (entry == nullptr) return;  // nothing was allocated
-  target_.finish_free(entry->handle);
+  target_.finish_free(entry->handle, entry->number);
   waiting_.erase(entry);
 }
 

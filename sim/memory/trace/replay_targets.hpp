@@ -1,13 +1,14 @@
 // The allocators as a trace drives them. Each has
 //   Handle allocate(bytes, stream)   a null handle when out of memory
 //   free(handle), record_stream(handle, stream), empty_cache(), address(handle)
-//   defer_free(handle), finish_free(handle)   a free whose end the trace tells
+//   defer_free(handle), finish_free(handle, number)   a free whose end the trace tells, and the
+//                                             number that defer_free() has given it
 //   tick()                           one row further
 //   state(), finish(result)
 #pragma once
 
 #include <cstdint>
-#include <set>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -39,12 +40,14 @@ class TorchTarget {
     if (block->uses != 0) move_clock();
     torch_.free(*block);
   }
-  void defer_free(Handle block) {
+  std::uint64_t defer_free(Handle block) {
     torch_.defer_free(*block);
-    waiting_.insert(block);
+    waiting_.emplace(deferred_, block);
+    return deferred_++;
   }
-  void finish_free(Handle block) {
-    if (waiting_.erase(block) > 0) torch_.finish_free(*block);
+  // A retry may have ended the free before the trace says so, and the block is another's then.
+  void finish_free(Handle block, std::uint64_t number) {
+    if (waiting_.erase(number) > 0) torch_.finish_free(*block);
   }
   void record_stream(Handle block, std::int64_t stream) {
     torch_.record_stream(*block, stream_of(stream));
@@ -82,7 +85,7 @@ class TorchTarget {
   }
   // The synchronisation before a retry ends what the deferred frees wait for.
   void finish_waiting() {
-    for (Handle block : waiting_)
+    for (const auto& [number, block] : waiting_)
       torch_.finish_free(*block);
     waiting_.clear();
   }
@@ -99,16 +102,13 @@ class TorchTarget {
     return nullptr;
   }
 
-  struct ByAddress {
-    bool operator()(Handle a, Handle b) const { return a->address < b->address; }
-  };
-
   TorchCachingAllocator torch_;
   std::int64_t delay_;
   std::int64_t now_ = 0;
   std::int64_t last_handle_ = -1;
   TorchStream last_stream_ = 0;
-  std::set<Handle, ByAddress> waiting_;  // freed, but a stream may still use them
+  std::uint64_t deferred_ = 0;               // number of the next free that waits
+  std::map<std::uint64_t, Handle> waiting_;  // by number: freed, but a stream may still use them
   std::string message_;
 };
 
@@ -139,8 +139,11 @@ class BfcTarget {
     bfc_.free(*chunk);
     sampled_.sample(state(), -requested);
   }
-  void defer_free(Handle chunk) { bfc_.defer_free(*chunk); }
-  void finish_free(Handle chunk) { free(chunk); }
+  std::uint64_t defer_free(Handle chunk) {
+    bfc_.defer_free(*chunk);
+    return 0;
+  }
+  void finish_free(Handle chunk, std::uint64_t /*number*/) { free(chunk); }
   void record_stream(Handle /*chunk*/, std::int64_t /*stream*/) {}
   void empty_cache() {}
   [[nodiscard]] static Bytes address(Handle chunk) { return chunk->address; }
@@ -179,8 +182,11 @@ class IdealTarget {
     unused_.push_back(slot);
     sampled_.sample(state(), -sizes_[slot]);
   }
-  void defer_free(Handle slot) { free(slot); }
-  void finish_free(Handle /*slot*/) {}
+  std::uint64_t defer_free(Handle slot) {
+    free(slot);
+    return 0;
+  }
+  void finish_free(Handle /*slot*/, std::uint64_t /*number*/) {}
   void record_stream(Handle /*slot*/, std::int64_t /*stream*/) {}
   void empty_cache() {}
   [[nodiscard]] static Bytes address(Handle /*slot*/) { return Bytes(-1); }

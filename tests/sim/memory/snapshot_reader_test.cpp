@@ -385,6 +385,23 @@ TEST_SUITE("unit") {
       CHECK(other.final_state.ooms == 0);
     }
   }
+
+  TEST_CASE("the end of a free that a retry has ended before is no other block's") {
+    const std::int64_t mib = 1 << 20;
+    // The second allocation of 60 MiB ends the first free, and its block stands in the same place.
+    const SnapshotFile file({{{"alloc", 900 * mib, 40 * mib},
+                              {"alloc", 0, 40 * mib},
+                              {"free_requested", 0, 40 * mib},
+                              {"alloc", 100 * mib, 60 * mib},
+                              {"free_requested", 100 * mib, 60 * mib},
+                              {"free_completed", 0, 40 * mib}}},
+                            {});
+    const ReplayResult result =
+        replay_snapshot(file.path(), std::nullopt, {.capacity = Bytes(100 * mib)});
+    CHECK(result.statistics.num_alloc_retries == 1);
+    CHECK(result.statistics.num_ooms == 0);
+    CHECK(result.final_state.active.count == 100 * mib);  // 40 are live, 60 wait
+  }
 }
 
 }  // namespace tidemark::snapshot_reader_test
