@@ -72,7 +72,8 @@ TEST_SUITE("unit") {
       return probe.saved_with(probe.w.node("ReduceMean", {loss}, {{"keepdims", std::int64_t{0}}}));
     };
     CHECK(saved_with(1, 1) == 2 * 80);  // the logits and the target
-    // s and 1 - s, and the factors y and 1 - y, which need no gradient: the logarithms are not kept.
+    // s and 1 - s, and the factors y and 1 - y, which need no gradient: the logarithms are not
+    // kept.
     CHECK(saved_with(1, 0) == 4 * 80);
   }
 
