@@ -80,7 +80,8 @@ bool OnnxLowering::evaluate(OnnxNodeId id) {
   for (OnnxValueId input : node.inputs) {
     const OnnxConstant* value = input.valid() ? constant(input) : nullptr;
     if (input.valid() && value == nullptr) {
-      if (!measures || !tensors_[input].valid()) return false;
+      // The shape of a view of a parameter that waits: tensordot's sizes.
+      if (!measures || !tensor(input).valid()) return false;
       const Shape& shape = builder_.shape(tensors_[input]);
       measured.dims.assign(shape.begin(), shape.end());
       value = &measured;
