@@ -146,7 +146,7 @@ Json least_of(const Comparison& comparison) {
 
 // Returns what the page compares points by, without what it only says of single ones.
 Json compared_figures(const Json& entry) {
-  static const std::map<std::string, std::vector<std::string>> kKept{
+  static const std::map<std::string, std::vector<std::string>> compared{
       {"name", {}},
       {"label", {}},
       {"status", {}},
@@ -158,7 +158,7 @@ Json compared_figures(const Json& entry) {
       {"throughput", {"samples_per_second", "tokens_per_second"}},
       {"failure", {"message"}}};
   Json kept = Json::object();
-  for (const auto& [key, inner] : kKept) {
+  for (const auto& [key, inner] : compared) {
     const auto found = entry.find(key);
     if (found == entry.end()) continue;
     if (inner.empty() || !found->is_object()) {
