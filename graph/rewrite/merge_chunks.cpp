@@ -133,6 +133,7 @@ void ChunkMerger::append(std::size_t chunk) {
   for (Parameter parameter : source.parameters) {
     parameter.storage = map(parameter.storage);
     parameter.gradient = map(parameter.gradient);
+    parameter.ready_after = map_operator(parameter.ready_after);
     if (parameter.remaining) parameter.remaining->storage = map(parameter.remaining->storage);
     result_.parameters.push_back(std::move(parameter));
   }

@@ -76,9 +76,7 @@ void AccumulatingBackward::find_completions() {
     // A bias that is summed before other kernels of its node was added by an operator of its own.
     const bool alone = last.part == OperatorPart::kBiasGradient;
     const std::size_t ready = place.contains(trained.ready_after) ? place[trained.ready_after] : 0;
-    if (!alone && ready > completion.at) {
-      completion.at = ready;
-    }
+    if (!alone) completion.at = std::max(completion.at, ready);
     while (!alone && ready < completion.at && last.node.valid() &&
            completion.at + 1 < backward.size() &&
            graph_.operators[backward[completion.at + 1]].node == last.node) {

@@ -16,7 +16,8 @@
 
 namespace tidemark {
 
-// What a policy that orders for the whole device holds back, so that its order fits.
+// The order of a policy that orders for the whole device, and the memory it leaves for the
+// allocator.
 struct DeviceOrder {
   // Device memory that the order leaves free, since allocators take more than what is live.
   Bytes held_back;

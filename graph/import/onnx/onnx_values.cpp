@@ -189,8 +189,7 @@ TensorId OnnxLowering::expanded(OnnxValueId value, const OnnxConstant& known) {
     whole = file_.nodes[source].inputs[0];
   const OnnxConstant* smaller = whole != value ? constant(whole) : nullptr;
   if (smaller == nullptr) return {};
-  // Of one number the module may have made the whole: torch.full, the zeros that a cell begins
-  // with.
+  // A module makes all of a constant of one number: torch.full, the zeros that a cell begins with.
   if (is_floating(smaller->dtype) && smaller->elements() <= Elements(1)) return {};
   return builder_.expand(tensor(whole), shape(rebatched(known.dims)));
 }

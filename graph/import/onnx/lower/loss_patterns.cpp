@@ -35,7 +35,7 @@ OnnxValueId reduction_of(OnnxLowering& l, OnnxMatch& m, OnnxValueId value) {
 }
 
 // Whether two values are one target. The exporter writes a constant, torch.ones_like(x), once for
-// each node that reads it.
+// each node that reads it. Of large constants only the shape is known, and one shape is one target.
 bool is_same_target(OnnxLowering& l, OnnxValueId a, OnnxValueId b) {
   if (a == b) return true;
   const OnnxConstant* one = l.constant(a);

@@ -1,5 +1,5 @@
 // What is written into the field above the table: words, and terms such as micro_batch>=4.
-import {fits} from './fronts.js';
+import {statusOf} from './fronts.js';
 import {numberOf} from './keys.js';
 
 const kTimes = {
@@ -56,11 +56,7 @@ function termTest(term, keys, figures) {
 }
 
 function wordsOf(point) {
-  point.words ??= `${point.label} ${
-                      fits(point)                  ? 'fits' :
-                          point.status === 'error' ? 'error' :
-                                                     'does not fit'}`
-                      .toLowerCase();
+  point.words ??= `${point.label} ${statusOf(point)}`.toLowerCase();
   return point.words;
 }
 

@@ -9,6 +9,8 @@ const kManyNames = 50;
 const kMostSeries = 56;   // of one plot, as far as colours and shapes go
 
 export const fits = (point) => point.status === 'fits';
+export const statusOf = (point) =>
+    (fits(point) ? 'fits' : point.status === 'error' ? 'error' : 'does not fit');
 
 // The device memory of a run, or what a comparison holds against its budgets: the live peak.
 const sizeOf = (point) => (point.compare ? point.memory.peak_live : point.memory.device_needed);

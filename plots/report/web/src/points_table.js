@@ -4,7 +4,7 @@
 import {commandNote} from './command.js';
 import {make} from './dom.js';
 import {parseFilter} from './filter.js';
-import {fits, paretoFront} from './fronts.js';
+import {fits, paretoFront, statusOf} from './fronts.js';
 import {formatCount, formatShare} from './units.js';
 
 const kRows = 200;
@@ -19,10 +19,6 @@ function columnsOf({points}, keys, figures) {
   const named = points.some(({name}) => name !== points[0].name);
   const runs = keys.length === 0 || (named && keys.every(({key}) => key !== 'name'));
   const rank = (point) => (fits(point) ? 0 : 1);
-  const status = (point) =>
-      (fits(point)                  ? 'fits' :
-           point.status === 'error' ? 'error' :
-                                      'does not fit');
   const [memory, ...others] = figures;
   const column = (figure) => ({
     id: figure.id,
@@ -61,8 +57,8 @@ function columnsOf({points}, keys, figures) {
       id: 'status',
       head: 'status',
       title: 'whether it fits its device',
-      value: status,
-      cell: (point) => make(`span.badge.${fits(point) ? 'good' : 'bad'}`, status(point))
+      value: statusOf,
+      cell: (point) => make(`span.badge.${fits(point) ? 'good' : 'bad'}`, statusOf(point))
     },
     column(memory), {
       id: 'used',
