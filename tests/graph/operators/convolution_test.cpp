@@ -91,6 +91,10 @@ TEST_SUITE("unit") {
     CHECK(probe::problem_of([&] { b.conv2d("c", x, 8, {.kernel = 9}); })
               .find("a kernel that reaches over 9 is larger than the padded input of 8; it takes a "
                     "padding of 1") != std::string::npos);
+    // The product of two such strides is 0 in 64 bits.
+    CHECK(probe::problem_of([&] {
+            b.conv2d("c", x, 8, {.kernel = 3, .stride = std::int64_t{1} << 32});
+          }).find("stride, dilation, padding and kernel are at most 1048576") != std::string::npos);
   }
 }
 
