@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -137,7 +139,7 @@ void Progress::report(std::size_t done, std::size_t total) {
 
 Waiting::Waiting(const Console& console, std::string what, std::chrono::nanoseconds limit) {
   if (!console.error_terminal) return;
-  thread_ = std::thread([this, what = std::move(what), limit] {
+  auto tick = [this, what = std::move(what), limit] {
     const auto begin = std::chrono::steady_clock::now();
     bool dirty = false;
     std::unique_lock lock(mutex_);
@@ -154,7 +156,12 @@ Waiting::Waiting(const Console& console, std::string what, std::chrono::nanoseco
       dirty = true;
     }
     if (dirty) std::fputs("\r\x1b[K", stderr);
-  });
+  };
+  try {
+    thread_ = std::thread(std::move(tick));
+  } catch (const std::system_error&) {
+    // Without a thread the work goes on unseen.
+  }
 }
 
 Waiting::~Waiting() {

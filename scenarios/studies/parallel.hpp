@@ -6,13 +6,14 @@
 #include <cstddef>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 namespace tidemark {
 
-// Calls work(i) for each i below `count`, the calling thread included. The first exception ends the
-// work and is thrown again.
+// Calls work(i) for each i below `count`, the calling thread included. A thread that the system
+// cannot start is one fewer. The first exception ends the work and is thrown again.
 template <class Work>
 void for_each_parallel(std::size_t count, int threads, Work&& work) {
   std::atomic<std::size_t> next{0};
@@ -32,8 +33,12 @@ void for_each_parallel(std::size_t count, int threads, Work&& work) {
   };
   const auto workers = static_cast<std::size_t>(std::max(1, threads));
   std::vector<std::jthread> pool;
-  for (std::size_t t = 1; t < std::min(workers, count); ++t)
-    pool.emplace_back(run);
+  try {
+    for (std::size_t t = 1; t < std::min(workers, count); ++t)
+      pool.emplace_back(run);
+  } catch (const std::system_error&) {
+    // The threads that run already, or this one alone, do the work.
+  }
   run();
   pool.clear();  // joins the threads
   if (failure != nullptr) std::rethrow_exception(failure);

@@ -90,6 +90,21 @@ TEST_SUITE("unit") {
               .run(fmt::format("run gpt2 --gpu ./p{}.yaml -s training.sequence=64", kProfiles - 20))
               .code == 0);
   }
+
+  TEST_CASE("a thread that cannot be started is one fewer") {
+    const Workspace workspace;
+    workspace.write("s.yaml",
+                    "model: {preset: mlp, widths: [8, 8]}\nhardware: a100-sxm-40gb\n"
+                    "sweep: {matrix: {training.micro_batch: [1, 2, 3, 4, 5, 6, 7, 8]}}\n");
+    // Each thread's stack would take more than the process may have.
+    const std::string no_threads =
+        test::kInstrumented ? "" : "ulimit -s 4000000; ulimit -v 3000000;";
+    const Outcome alone = workspace.run("sweep s.yaml -o alone -j 1 --json");
+    const Outcome refused = workspace.run("sweep s.yaml -o refused -j 4 --json", no_threads);
+    CAPTURE(refused.err);
+    CHECK(refused.code == 0);
+    CHECK(refused.out == alone.out);
+  }
 }
 
 }  // namespace tidemark::input_limits_test
