@@ -176,30 +176,36 @@ std::string cost_text(const Answer& a, std::int64_t cost) {
 
 // Lists what is recomputed, layer by layer; all other values are kept until their last use.
 std::string recomputed(const CostGraph& graph, const Schedule& schedule) {
-  constexpr std::size_t kShown = 40;
+  constexpr std::size_t kShown = 40;  // layers, and values of each
   std::vector<std::string> layers;
-  std::map<std::string, std::string> nodes;  // by layer
+  std::map<std::string, std::vector<std::string>> nodes;  // by layer
   std::vector<char> computed(graph.nodes.size(), 0);
   for (const NodeIndex node : schedule) {
     if (std::exchange(computed[node], 1) == 0) continue;
     const CostNode& made = graph.nodes[CostNodeId(node)];
     if (made.operator_kind.empty()) continue;
     const std::string prefix = made.layer + ": ";
-    std::string& list = nodes[made.layer];
+    std::vector<std::string>& list = nodes[made.layer];
     if (list.empty()) layers.push_back(made.layer);
-    list += (list.empty() ? "" : ", ") +
-            (made.name.starts_with(prefix) ? made.name.substr(prefix.size()) : made.name);
+    list.push_back(made.name.starts_with(prefix) ? made.name.substr(prefix.size()) : made.name);
   }
   std::string text;
+  bool all = layers.size() <= kShown;
   for (std::size_t i = 0; i < std::min(layers.size(), kShown); ++i) {
     const std::string& layer = layers[i];
+    std::vector<std::string>& list = nodes[layer];
+    if (list.size() > kShown) {
+      const std::size_t more = list.size() - (kShown - 1);
+      list.resize(kShown - 1);
+      list.push_back(fmt::format("and {} more", grouped(static_cast<std::int64_t>(more))));
+      all = false;
+    }
     text += fmt::format("  {:<11}  {}{}{}\n", i == 0 ? "recomputes" : "", layer,
-                        layer.empty() ? "" : ": ", nodes[layer]);
+                        layer.empty() ? "" : ": ", fmt::join(list, ", "));
   }
-  if (layers.size() > kShown) {
-    text += fmt::format("               and in {} more layers; --json has the whole order\n",
-                        layers.size() - kShown);
-  }
+  if (layers.size() > kShown)
+    text += fmt::format("               and in {} more layers\n", layers.size() - kShown);
+  if (!all) text += "               --json has the whole order\n";
   return text;
 }
 

@@ -39,6 +39,29 @@ TEST_SUITE("unit") {
     CHECK(document.at("solve_seconds").is_number());
   }
 
+  TEST_CASE("a plan of many values names the first ones, and all of them in JSON") {
+    const Workspace workspace;
+    std::string nodes;
+    for (int i = 0; i < 200; ++i) {
+      nodes += fmt::format(
+          "{{\"id\": {0}, \"name\": \"{1}{0}\", \"kind\": \"{2}\", \"cost\": 1, \"bytes\": 1, "
+          "\"workspace\": 0, \"deps\": [{3}]}}{4}\n",
+          i, i < 100 ? 'f' : 'b', i < 100 ? "forward" : "backward",
+          i == 0     ? ""
+          : i <= 100 ? fmt::format("{}", i - 1)
+                     : fmt::format("{}, {}", i - 1, 199 - i),
+          i < 199 ? "," : "");
+    }
+    workspace.write(
+        "g.json",
+        fmt::format("{{\"name\": \"chain\", \"fixed_bytes\": 0, \"nodes\": [{}]}}", nodes));
+    const Outcome outcome = workspace.run("plan g.json --policy chen_sqrt --budget 60%");
+    CHECK(outcome.code == 0);
+    CHECK(contains(outcome.out, " more\n"));
+    CHECK(contains(outcome.out, "--json has the whole order"));
+    CHECK(outcome.out.size() < 1500);
+  }
+
   TEST_CASE("a model's cost graph is what plan reads, and its peak is that of a scenario's plan") {
     const Workspace workspace;
     const std::string scenario =
