@@ -227,7 +227,7 @@ SweepJournal::SweepJournal(const std::string& folder, const SweepIdentity& sweep
   file_.flush();
   if (!file_) {
     std::filesystem::remove(fresh, error);
-    sweep_journal_detail::fail(path_, "cannot be written");
+    sweep_journal_detail::fail(path_, "cannot be written (is the disk full?)");
   }
   std::filesystem::rename(fresh, path_, error);
   if (error)

@@ -82,7 +82,7 @@ TEST_SUITE("property") {
     std::vector<std::size_t> places;  // bits of the file
     std::mt19937_64 random(23);
     std::uniform_int_distribution<std::size_t> any(0, 8 * text.size() - 1);
-    const int drawn = test::runs_long_tests() ? 400 : 100;
+    const int drawn = test::runs_long_tests() ? 1000 : 100;
     for (int i = 0; i < drawn; ++i)
       places.push_back(any(random));
     // Each bit of each line's end, and some of each line's beginning.
