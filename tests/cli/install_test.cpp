@@ -78,6 +78,29 @@ TEST_SUITE("unit") {
     CHECK(contains(log, "checkpoint_every(period 1)"));
     CHECK(contains(log, "exit code 0"));
   }
+
+  // Every library stands in the bundle: its program runs in a system that has no file but those.
+  TEST_CASE("the bundle runs where nothing else is, wherever it is unpacked") {
+    const Workspace workspace;
+    REQUIRE(
+        succeeds(workspace, fmt::format("'{}' '{}' bundle.tar.gz && mkdir root && tar -C root "
+                                        "-xzf bundle.tar.gz && mv root/tidemark-* root/here",
+                                        test::source_path("cmake/bundle"), test::build_path())));
+    const std::string scenario = "/share/tidemark/scenarios/quickstart.yaml --no-chart";
+    REQUIRE(succeeds(workspace,
+                     "ln -s root/here/bin/tidemark link && ./link run root/here" + scenario));
+    const std::string log = workspace.read("log");
+    CHECK(contains(log, "checkpoint_every(period 1)"));
+    if (geteuid() != 0 || !has("chroot")) {
+      MESSAGE("skipped in part: chroot needs root");
+      return;
+    }
+    REQUIRE(succeeds(workspace,
+                     "chroot root /here/lib/tidemark/loader --argv0 /here/bin/tidemark "
+                     "--library-path /here/lib/tidemark /here/lib/tidemark/tidemark run /here" +
+                         scenario));
+    CHECK(workspace.read("log") == log);
+  }
 }
 
 }  // namespace tidemark::testing::install_test
