@@ -16,6 +16,8 @@
 #include "plots/table.hpp"
 #include "scenarios/measured/measured_files.hpp"
 #include "scenarios/measured/measured_steps.hpp"
+#include "scenarios/measured/nsight_ranges.hpp"
+#include "scenarios/measured/profiler_trace.hpp"
 #include "scenarios/read/environment.hpp"
 #include "sim/memory/trace/text_file.hpp"
 #include "tidemark/version.hpp"
@@ -127,14 +129,18 @@ void CalibrateCommand::attach(CLI::App& parent) {
   matmul,4096x4096x1024,bf16,my-gpu,0.000142
   "conv_backward_data","32x64x56x56,128x3x3,1,1",fp16,my-gpu,0.00021
   softmax,4096x1024,fp32,my-gpu,0.00003
-Those of DeepBench, NeuSight, LLMCompass and published attention rates are read as they are. Half of
-the rows, by a hash of the operator, are not fitted to: the errors shown are theirs.
+Those of DeepBench, NeuSight, LLMCompass and published attention rates are read as they are, and so is
+a step that torch.profiler recorded with record_shapes=True (export_chrome_trace("step.json")), or Nsight
+Systems below emit_nvtx(record_shapes=True) (nsys stats --report nvtx_gpu_proj_trace --format csv). Half
+of the rows, by a hash of the operator, are not fitted to: the errors shown are theirs.
 
 Examples:
   tidemark calibrate a100-sxm-80gb measured.csv -o my-a100.yaml
+  tidemark calibrate a100-sxm-80gb step.json -o my-a100.yaml
   tidemark run gpt2 --gpu ./my-a100.yaml)");
   app->add_option("PROFILE", profile, "a GPU or the file of a profile")->required();
-  app->add_option("MEASURED", tables, "CSV files, or folders of them")
+  app->add_option("MEASURED", tables,
+                  "CSV files, traces of PyTorch's profiler (*.json), or folders")
       ->required()
       ->type_name("FILE");
   app->add_option("-o,--output", output, "file of the new profile, which extends the old one")
@@ -143,6 +149,9 @@ Examples:
   app->add_option("--held-out", held_out, "share of the rows that only tell the error, 0 to 0.9")
       ->type_name("SHARE")
       ->capture_default_str();
+  app->add_option("--dtype", dtype,
+                  "type of the operators of Nsight Systems' ranges: fp32, tf32, fp16 or bf16")
+      ->type_name("TYPE");
   app->add_flag("--json", json, "for scripts");
 }
 
@@ -152,13 +161,20 @@ int CalibrateCommand::execute(const Console& console) const {
       .held_out = number_option<double>("held-out", held_out, "a share from 0 to 0.9",
                                         [](double share) { return share >= 0 && share <= 0.9; })};
   const DeviceProfile device = load_device_profile(profile, environment.profile_folders);
+  const std::optional<DType> range_type = matrix_type_option("dtype", dtype);
   std::vector<MeasuredTable> read;
   const int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   for (const std::string& file : measured_files(tables)) {
+    if (is_profiler_trace(file)) {
+      read.push_back(read_profiler_trace(file));
+      continue;
+    }
     const CsvTable table = read_csv_file(file);
     // A folder holds other tables, too; a file that was named must be one of operators.
     const bool named = std::find(tables.begin(), tables.end(), file) != tables.end();
-    if (is_step_table(table)) {
+    if (is_nsight_table(table)) {
+      read.push_back(read_nsight_ranges(table, range_type));
+    } else if (is_step_table(table)) {
       const MeasuredSteps steps = read_measured_steps(table, {.gpu = profile, .models_folder = {}});
       read.push_back(kernels_of(steps, environment, threads));
     } else if (named || is_operator_table(table)) {

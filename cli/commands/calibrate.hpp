@@ -19,6 +19,7 @@ struct CalibrateCommand {
   std::vector<std::string> tables;
   std::string output;
   std::string held_out = "0.5";
+  std::string dtype;  // type of Nsight Systems' ranges; empty: none is given
   bool json = false;
   void attach(CLI::App& parent);
   [[nodiscard]] int execute(const Console& console) const;
@@ -31,6 +32,7 @@ struct ValidateCommand {
   std::string profile;  // empty: that of each row's device
   std::string folder;
   std::string models;  // folder of timm's models; empty: looked for
+  std::string dtype;   // type of Nsight Systems' ranges; empty: none is given
   std::size_t top = 5;
   int threads = 0;
   bool json = false;

@@ -1,5 +1,6 @@
 #include "cli/commands/option_values.hpp"
 
+#include <array>
 #include <vector>
 
 #include <CLI/CLI.hpp>
@@ -29,6 +30,13 @@ std::size_t place_of_name(std::string_view option, const std::string& name,
   if (hint.empty()) hint = fmt::format("; choose from {}", fmt::join(known, ", "));
   refuse_option(option,
                 fmt::format("there is no {} {}{}", option, tidemark::quoted_excerpt(name), hint));
+}
+
+std::optional<DType> matrix_type_option(std::string_view option, const std::string& name) {
+  static constexpr std::array<std::string_view, 4> names{"fp32", "tf32", "fp16", "bf16"};
+  constexpr std::array types{DType::kFloat32, DType::kTf32, DType::kFloat16, DType::kBFloat16};
+  if (name.empty()) return std::nullopt;
+  return types.at(place_of_name(option, name, names));
 }
 
 void PlotOption::attach(CLI::App& command) {

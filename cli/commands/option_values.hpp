@@ -3,12 +3,15 @@
 
 #include <charconv>
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
+
+#include "graph/ir/dtype.hpp"
 
 namespace CLI {
 class App;
@@ -25,6 +28,11 @@ namespace tidemark {
 // Returns the index of `name` in `names`. Throws UserError that names the nearest of them, or all.
 [[nodiscard]] std::size_t place_of_name(std::string_view option, const std::string& name,
                                         std::span<const std::string_view> names);
+
+// Returns the type of matrix products that an option names, fp32, tf32, fp16 or bf16; nothing where
+// it is not given.
+[[nodiscard]] std::optional<DType> matrix_type_option(std::string_view option,
+                                                      const std::string& name);
 
 // Returns parse(text). Its std::invalid_argument becomes a UserError that names the option.
 template <class Parse>

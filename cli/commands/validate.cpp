@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/calibrate.hpp"
+#include "cli/commands/option_values.hpp"
 #include "cli/output/output_folder.hpp"
 #include "cli/output/validation_files.hpp"
 #include "cli/text/measured_report.hpp"
@@ -16,6 +17,8 @@
 #include "plots/table.hpp"
 #include "scenarios/measured/measured_files.hpp"
 #include "scenarios/measured/measured_steps.hpp"
+#include "scenarios/measured/nsight_ranges.hpp"
+#include "scenarios/measured/profiler_trace.hpp"
 #include "scenarios/read/environment.hpp"
 #include "tidemark/version.hpp"
 
@@ -103,7 +106,7 @@ std::string report(const Validation& validation, std::size_t top, const Console&
 void ValidateCommand::attach(CLI::App& parent) {
   app = parent.add_subcommand(kName, "hold predictions against what was measured");
   app->footer(
-      R"(Reads the tables that calibrate reads; each row is priced on its device's profile, or with --gpu
+      R"(Reads the tables and traces that calibrate reads; each row is priced on its device's profile, or with --gpu
 those of that chip on the one given. Errors are predicted / measured - 1. Tables of training steps are simulated: timm's
 benchmark (its models as NAME.onnx) and published steps with machine-readable columns; for a check
 such as fits, the error is the share of the checks that do not hold.
@@ -111,7 +114,8 @@ such as fits, the error is the share of the checks that do not hold.
 Examples:
   tidemark validate measured.csv
   tidemark validate measured.csv --gpu ./my-a100.yaml --json)");
-  app->add_option("MEASURED", tables, "CSV files, or folders of them")
+  app->add_option("MEASURED", tables,
+                  "CSV files, traces of PyTorch's profiler (*.json), or folders")
       ->required()
       ->type_name("FILE");
   app->add_option("--gpu", profile, "a GPU or the file of a profile; default: each row's own");
@@ -123,6 +127,9 @@ Examples:
       ->type_name("DIR");
   app->add_option("-j,--threads", threads, "steps simulated at the same time (default: all cores)");
   app->add_option("--top", top, "how many of the worst rows to show")->capture_default_str();
+  app->add_option("--dtype", dtype,
+                  "type of the operators of Nsight Systems' ranges: fp32, tf32, fp16 or bf16")
+      ->type_name("TYPE");
   app->add_flag("--json", json, "for scripts");
 }
 
@@ -132,11 +139,22 @@ int ValidateCommand::execute(const Console& console) const {
   if (!profile.empty()) device = load_device_profile(profile, environment.profile_folders);
   const int workers =
       threads > 0 ? threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const std::optional<DType> range_type = matrix_type_option("dtype", dtype);
   std::optional<OutputFolder> written;
   if (!folder.empty()) written.emplace(folder);
   Validation validation;
   for (const std::string& file : measured_files(tables)) {
+    if (is_profiler_trace(file)) {
+      validate_operators(read_profiler_trace(file), device ? &*device : nullptr,
+                         environment.profile_folders, *environment.profiles, validation);
+      continue;
+    }
     const CsvTable table = read_csv_file(file);
+    if (is_nsight_table(table)) {
+      validate_operators(read_nsight_ranges(table, range_type), device ? &*device : nullptr,
+                         environment.profile_folders, *environment.profiles, validation);
+      continue;
+    }
     if (is_operator_table(table)) {
       validate_operators(read_measured_operators(table), device ? &*device : nullptr,
                          environment.profile_folders, *environment.profiles, validation);

@@ -21,8 +21,9 @@ std::vector<std::string> measured_files(std::span<const std::string> paths) {
     for (fs::recursive_directory_iterator entry(path, error), end; !error && entry != end;
          entry.increment(error)) {
       const std::string name = entry->path().filename().string();
-      if (name.ends_with(".csv") || name.ends_with(".csv.gz"))
-        found.push_back(entry->path().string());
+      for (const char* suffix : {".csv", ".csv.gz", ".pt.trace.json", ".pt.trace.json.gz"}) {
+        if (name.ends_with(suffix)) found.push_back(entry->path().string());
+      }
     }
     if (error) throw UserError({.file = path}, {}, "cannot be read: " + error.message());
     if (found.empty()) throw UserError({.file = path}, {}, "the folder has no *.csv or *.csv.gz");

@@ -9,8 +9,9 @@
 
 namespace tidemark {
 
-// Returns the paths with each folder replaced by the *.csv and *.csv.gz below it, sorted. Throws
-// UserError for a path that is not there and for a folder without any.
+// Returns the paths with each folder replaced by the *.csv and *.csv.gz below it and by the traces
+// of PyTorch's profiler, *.pt.trace.json and *.pt.trace.json.gz, sorted. Throws UserError for a
+// path that is not there and for a folder without any.
 [[nodiscard]] std::vector<std::string> measured_files(std::span<const std::string> paths);
 
 // Throws UserError: missing, unreadable, empty.

@@ -1,4 +1,4 @@
-// Recordings: traces of allocators, snapshots of PyTorch, eviction logs.
+// Recordings: traces of allocators and of PyTorch's profiler, its snapshots, eviction logs.
 #include <cstdint>
 #include <optional>
 #include <sstream>
@@ -9,6 +9,7 @@
 #include "graph/core/errors.hpp"
 #include "plots/pickle_writer.hpp"
 #include "policies/eviction/online/log_reader.hpp"
+#include "scenarios/measured/profiler_trace.hpp"
 #include "sim/memory/torch/torch_options.hpp"
 #include "sim/memory/trace/peak_allocations.hpp"
 #include "sim/memory/trace/replay.hpp"
@@ -40,6 +41,10 @@ void read_snapshot(const std::string& bytes) {
   const std::string path = file_with(bytes, "snapshot.pickle");
   static_cast<void>(replay_snapshot(path, std::nullopt, {.capacity = Bytes{1 << 30}}));
   static_cast<void>(peak_of_snapshot(path, std::nullopt));
+}
+
+void read_profile_of_step(const std::string& bytes) {
+  static_cast<void>(read_profiler_trace(file_with(bytes, "step.json")));
 }
 
 void read_log(const std::string& bytes) {
@@ -144,6 +149,26 @@ std::vector<FuzzTarget> recording_targets() {
                                  {"alloc", 4096, 1000}}),
                  small_snapshot({{"alloc", 8192, 512}, {"oom", 100, 1 << 30}})},
        .read = read_snapshot},
+      {.name = "profiler_trace",
+       .texts =
+           {"{\"deviceProperties\": [{\"id\": 0, \"name\": \"NVIDIA A100\", \"totalGlobalMem\": "
+            "1}], "
+            "\"traceEvents\": [{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"aten::addmm\", "
+            "\"args\": "
+            "{\"External id\": 1, \"Input Dims\": [[8], [4, 16], [16, 8], [], []], \"Input type\": "
+            "[\"c10::Half\", \"c10::Half\", \"c10::Half\", \"Scalar\", \"Scalar\"]}}, {\"ph\": "
+            "\"X\", "
+            "\"cat\": \"kernel\", \"name\": \"gemm\", \"dur\": 12.5, \"args\": {\"External id\": "
+            "1}}, "
+            "{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"aten::cudnn_convolution\", \"args\": "
+            "{\"External id\": 2, \"Input Dims\": [[2, 3, 8, 8], [4, 3, 3, 3], [], [], [], []], "
+            "\"Input "
+            "type\": [\"float\", \"float\"], \"Concrete Inputs\": [\"\", \"\", \"[1, 1]\", \"[1, "
+            "1]\", "
+            "\"[1, 1]\", \"1\"]}}, {\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"tf32\", "
+            "\"dur\": 3, "
+            "\"args\": {\"External id\": 2}}]}"},
+       .read = read_profile_of_step},
       {.name = "eviction_log", .seeds = {"tests/data/eviction/*.log"}, .read = read_log},
       {.name = "alloc_conf",
        .texts = {"max_split_size_mb:128,garbage_collection_threshold:0.8",

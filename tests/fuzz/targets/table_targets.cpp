@@ -11,6 +11,7 @@
 #include "hwprofiles/measured/measured_operators.hpp"
 #include "policies/rewrite/pipeline_table.hpp"
 #include "scenarios/measured/measured_steps.hpp"
+#include "scenarios/measured/nsight_ranges.hpp"
 #include "scenarios/read/environment.hpp"
 #include "scenarios/studies/journal_lines.hpp"
 #include "scenarios/studies/operator_price.hpp"
@@ -31,7 +32,9 @@ const Environment& environment() {
 
 void read_measured(const std::string& bytes) {
   const CsvTable table = parse_csv(bytes, "measured.csv");
-  if (is_step_table(table)) {
+  if (is_nsight_table(table)) {
+    static_cast<void>(read_nsight_ranges(table, DType::kFloat16));
+  } else if (is_step_table(table)) {
     static_cast<void>(read_measured_steps(table, {.models_folder = "/nowhere"}));
   } else {
     static_cast<void>(read_measured_operators(table));

@@ -1,0 +1,119 @@
+#include "scenarios/measured/nsight_ranges.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "graph/core/errors.hpp"
+#include "scenarios/measured/profiled_operators.hpp"
+
+namespace tidemark {
+namespace nsight_ranges_detail {
+namespace {
+
+constexpr std::string_view kName = "Name";
+constexpr std::string_view kDuration = "Projected Duration (ns)";
+constexpr std::string_view kChildren = "NumChild";
+
+using Shapes = std::vector<std::vector<std::int64_t>>;
+
+// Reads "[[6], [8, 4], []]"; nothing where a list is not closed or an extent is no number. What
+// follows the list is left alone.
+std::optional<Shapes> shapes_of(std::string_view text) {
+  Shapes shapes;
+  std::string digits;
+  int depth = 0;
+  for (const char c : text) {
+    if (c == '[') {
+      if (++depth == 2) shapes.emplace_back();
+    } else if (c == ']' || c == ',') {
+      const auto extent = number_in(digits);
+      if (depth >= 2 && extent && *extent >= 0 && *extent < 1e15) {
+        shapes.back().push_back(static_cast<std::int64_t>(*extent));
+      } else if (!digits.empty()) {
+        return std::nullopt;
+      }
+      digits.clear();
+      if (c == ']' && --depth == 0) return shapes;
+    } else if (c != ' ') {
+      digits += c;
+    }
+  }
+  return std::nullopt;
+}
+
+// PyTorch's name of a type.
+std::string_view torch_name(DType type) {
+  if (type == DType::kFloat16) return "c10::Half";
+  if (type == DType::kBFloat16) return "c10::BFloat16";
+  return "float";
+}
+
+// Reads the operator of a range; nothing where the name is that of something else.
+std::optional<ProfiledCall> call_of(std::string_view name, DType type) {
+  constexpr std::string_view sizes = "sizes = ";
+  while (name.starts_with(':'))
+    name.remove_prefix(1);
+  const std::size_t end = name.find(',');
+  const std::size_t at = name.find(sizes);
+  if (!name.starts_with("aten::") || end == std::string_view::npos || at == std::string_view::npos)
+    return std::nullopt;
+  auto shapes = shapes_of(name.substr(at + sizes.size()));
+  if (!shapes) return std::nullopt;
+  ProfiledCall call{.name = std::string(name.substr(0, end)), .dims = std::move(*shapes)};
+  call.types.assign(call.dims.size(), std::string(torch_name(type)));
+  return call;
+}
+
+}  // namespace
+}  // namespace nsight_ranges_detail
+
+bool is_nsight_table(const CsvTable& table) {
+  using namespace nsight_ranges_detail;
+  return table.has(kName) && table.has(kDuration);
+}
+
+MeasuredTable read_nsight_ranges(const CsvTable& table, std::optional<DType> dtype) {
+  using namespace nsight_ranges_detail;
+  if (!dtype) {
+    throw UserError({.file = table.file}, {},
+                    "ranges of Nsight Systems do not say the type of their operators: add --dtype "
+                    "fp16, bf16, tf32 or fp32");
+  }
+  const DType type = *dtype;
+  const std::size_t name = table.column(kName);
+  const std::size_t duration = table.column(kDuration);
+  const std::size_t children = table.column(kChildren);
+  ProfiledOperators operators;
+  bool any = false;
+  for (const CsvRow& row : table.rows) {
+    if (row.cells.size() <= std::max({name, duration, children})) {
+      operators.count_other("rows with too few cells");
+      continue;
+    }
+    // The innermost range owns the kernels.
+    if (row.cells[children] != "0") continue;
+    const auto nanoseconds = number_in(row.cells[duration]);
+    auto call = call_of(row.cells[name], type);
+    if (!call || !nanoseconds || !(*nanoseconds > 0)) {
+      operators.count_other("ranges of no operator");
+      continue;
+    }
+    any = true;
+    call->event = row.line;
+    const std::string kernel = type == DType::kTf32 ? "tf32" : "";
+    operators.add(*call, {{.name = kernel, .seconds = *nanoseconds * 1e-9}});
+  }
+  if (!any) {
+    throw UserError({.file = table.file}, {},
+                    "has no ranges of operators with shapes; record below "
+                    "torch.autograd.profiler.emit_nvtx(record_shapes=True)");
+  }
+  return operators.table(table.file, {});
+}
+
+}  // namespace tidemark

@@ -1,0 +1,125 @@
+#include "scenarios/measured/profiler_events.hpp"
+
+#include <cstddef>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "graph/core/errors.hpp"
+#include "graph/core/value.hpp"
+#include "sim/memory/trace/pickle_file.hpp"
+
+namespace tidemark {
+namespace profiler_events_detail {
+namespace {
+
+using Json = nlohmann::json;
+using Dims = std::vector<std::int64_t>;
+
+constexpr std::size_t kMostBytes = 8 * kMaxFileBytes;  // of a trace, unpacked
+
+// Returns an integer member; nothing where it is missing or none.
+std::optional<std::int64_t> integer_in(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_number_integer()) return std::nullopt;
+  return found->get<std::int64_t>();
+}
+
+std::string text_in(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+std::vector<std::string> texts_in(const Json& object, const char* key) {
+  std::vector<std::string> texts;
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_array()) return texts;
+  for (const Json& item : *found)
+    texts.push_back(item.is_string() ? item.get<std::string>() : std::string());
+  return texts;
+}
+
+// Returns the shapes of the arguments; one of a list of tensors counts as none.
+std::vector<Dims> shapes_in(const Json& arguments) {
+  std::vector<Dims> shapes;
+  const auto found = arguments.find("Input Dims");
+  if (found == arguments.end() || !found->is_array()) return shapes;
+  for (const Json& item : *found) {
+    Dims& shape = shapes.emplace_back();
+    if (!item.is_array()) continue;
+    for (const Json& extent : item) {
+      if (!extent.is_number_integer()) {
+        shape.clear();
+        break;
+      }
+      shape.push_back(extent.get<std::int64_t>());
+    }
+  }
+  return shapes;
+}
+
+void add_event(const Json& event, int number, ProfilerEvents& trace) {
+  const auto arguments = event.find("args");
+  if (arguments == event.end() || !arguments->is_object()) return;
+  const auto id = integer_in(*arguments, "External id");
+  if (!id) return;
+  const std::string category = text_in(event, "cat");
+  const std::string name = text_in(event, "name");
+  if (category == "cpu_op") {
+    ProfiledCall call{.name = name,
+                      .dims = shapes_in(*arguments),
+                      .types = texts_in(*arguments, "Input type"),
+                      .concrete = texts_in(*arguments, "Concrete Inputs"),
+                      .event = number};
+    trace.has_shapes = trace.has_shapes || !call.dims.empty();
+    trace.calls.emplace(*id, std::move(call));
+  } else if (category == "kernel" || category == "gpu_memcpy" || category == "gpu_memset") {
+    const auto duration = event.find("dur");  // microseconds
+    if (duration == event.end() || !duration->is_number()) return;
+    trace.kernels[*id].push_back({.name = name, .seconds = duration->get<double>() * 1e-6});
+  }
+}
+
+}  // namespace
+}  // namespace profiler_events_detail
+
+// Reads the events one after the other: none is kept as it is in the file.
+ProfilerEvents read_profiler_events(const std::string& path) {
+  using namespace profiler_events_detail;
+  const std::string text = unpacked_file(
+      path,
+      {.begins_with = '{', .most = kMostBytes, .free = kMaxFileBytes, .for_each_packed = 100});
+  ProfilerEvents trace;
+  int number = 0;
+  const auto keep = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    // The document is at depth 0, its members at 1, an event or a device at 2.
+    if (depth != 2 || event != Json::parse_event_t::object_end) return true;
+    if (parsed.contains("ph")) add_event(parsed, ++number, trace);
+    if (trace.device.empty() && parsed.contains("totalGlobalMem"))
+      trace.device = text_in(parsed, "name");
+    return false;
+  };
+  try {
+    [[maybe_unused]] const Json rest = Json::parse(text, keep);
+  } catch (const Json::exception& error) {
+    throw UserError({.file = path}, {}, fmt::format("is no trace in JSON: {}", error.what()));
+  }
+  if (number == 0) {
+    throw UserError({.file = path}, {},
+                    "has no events; expected what torch.profiler's export_chrome_trace() writes");
+  }
+  if (trace.kernels.empty()) {
+    throw UserError({.file = path}, {},
+                    "has no kernels of a GPU; record with activities CPU and CUDA");
+  }
+  if (!trace.has_shapes)
+    throw UserError({.file = path}, {}, "has no shapes; record with record_shapes=True");
+  constexpr std::string_view maker = "NVIDIA ";
+  if (trace.device.starts_with(maker)) trace.device.erase(0, maker.size());
+  return trace;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,26 @@
+#include "scenarios/measured/profiler_trace.hpp"
+
+#include "scenarios/measured/profiled_operators.hpp"
+#include "scenarios/measured/profiler_events.hpp"
+
+namespace tidemark {
+
+bool is_profiler_trace(const std::string& path) {
+  return path.ends_with(".json") || path.ends_with(".json.gz");
+}
+
+MeasuredTable read_profiler_trace(const std::string& path) {
+  const ProfilerEvents trace = read_profiler_events(path);
+  ProfiledOperators operators;
+  for (const auto& [id, kernels] : trace.kernels) {
+    const auto call = trace.calls.find(id);
+    if (call == trace.calls.end()) {
+      operators.count_other("kernels of no operator");
+    } else {
+      operators.add(call->second, kernels);
+    }
+  }
+  return operators.table(path, trace.device);
+}
+
+}  // namespace tidemark
