@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/core/paths.hpp"
 #include "graph/core/sha1.hpp"
 #include "graph/core/value.hpp"
 
@@ -89,6 +90,8 @@ std::string checked_line(std::string_view json) {
 }
 
 JournalLines read_journal_lines(const std::string& path) {
+  // A pipe would be waited for, and a device has no end.
+  if (path_exists(path) && !is_file(path)) throw UserError({.file = path}, {}, "is no file");
   std::ifstream file(path, std::ios::binary);
   if (!file) throw UserError({.file = path}, {}, "cannot be read");
   JournalLines lines{.path = path};

@@ -33,7 +33,7 @@ struct JournalLines {
   [[nodiscard]] bool all_whole() const { return damaged.empty() && unchecked.empty(); }
 };
 // Reads a journal. A last line without its end is that of a process that was killed; it is left
-// out. Throws UserError when the file cannot be read.
+// out. Throws UserError for what cannot be read or is no file.
 [[nodiscard]] JournalLines read_journal_lines(const std::string& path);
 
 // Returns "2 lines of out/points.jsonl are damaged (the first is line 5)"; empty if all are whole.

@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include "tests/cli/command_runner.hpp"
 #include "tests/support/instrumented.hpp"
@@ -49,6 +50,11 @@ TEST_SUITE("unit") {
     std::filesystem::create_symlink("/dev/zero", workspace.folder() / "out/points.jsonl");
     check_refused(workspace.run("sweep merge out", kLittleMemory), "out/points.jsonl");
     check_refused(workspace.run("sweep s.yaml -o out --resume", kLittleMemory), "out/points.jsonl");
+    // Nobody writes into this pipe.
+    std::filesystem::remove(workspace.folder() / "out/points.jsonl");
+    REQUIRE(mkfifo((workspace.folder() / "out/points.jsonl").c_str(), 0600) == 0);
+    check_refused(workspace.run("sweep merge out"), "out/points.jsonl: is no file");
+    check_refused(workspace.run("sweep s.yaml -o out"), "out/points.jsonl: is no file");
   }
 
   TEST_CASE("what does not begin as a snapshot is read no further") {
