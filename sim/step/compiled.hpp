@@ -10,9 +10,9 @@
 #include "sim/engine/cost_table.hpp"
 #include "sim/engine/scratch.hpp"
 #include "sim/memory/packing/packed_allocator.hpp"
+#include "sim/program/saved_tensors.hpp"
 #include "sim/program/step_program.hpp"
 #include "sim/step/run_pass.hpp"
-#include "sim/step/saved_tensors.hpp"
 
 namespace tidemark {
 

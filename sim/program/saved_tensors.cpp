@@ -1,4 +1,4 @@
-#include "sim/step/saved_tensors.hpp"
+#include "sim/program/saved_tensors.hpp"
 
 #include <algorithm>
 #include <unordered_set>
