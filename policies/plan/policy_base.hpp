@@ -38,6 +38,10 @@ class Policy {
   // Whether it changes a step that trains nothing, such as an evaluation: policies for gradients,
   // updates and what is kept for backward do not. `computes_loss`: the step ends with the loss.
   [[nodiscard]] virtual bool acts_in_evaluation(bool /*computes_loss*/) const { return true; }
+  // Whether all that it decides before a step runs follows from the structure of the graph
+  // (graph/analysis/same_structure.hpp) and the text of its parameters: not from sizes, times, the
+  // device or trial runs. It is then asked once for all graphs of a structure.
+  [[nodiscard]] virtual bool decides_by_structure() const { return false; }
   // Returns a sentence where the policy does less than its name suggests; empty otherwise.
   [[nodiscard]] virtual std::string_view remark() const { return {}; }
 };

@@ -42,6 +42,8 @@ enum class TrainingStage {
 
 class ForwardRewrite : public Policy {
  public:
+  // It decides nothing once the step is there.
+  [[nodiscard]] bool decides_by_structure() const final { return true; }
   [[nodiscard]] virtual ForwardStage stage() const = 0;
   [[nodiscard]] virtual Graph apply(const Graph& graph, const RewriteContext& context) const = 0;
   // Returns a rewrite of a later stage that belongs to this one; null where there is none.

@@ -29,6 +29,7 @@ class CheckpointEvery final : public ResidencyPolicy {
   }
   void decode_options(const Decoder& d) { options_ = decode_checkpoint_options(d); }
   [[nodiscard]] std::string_view name() const override { return "checkpoint_every"; }
+  [[nodiscard]] bool decides_by_structure() const override { return true; }
   [[nodiscard]] bool is_reentrant() const override {
     return options_.code == CheckpointCode::kReentrant;
   }

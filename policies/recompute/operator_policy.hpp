@@ -25,6 +25,7 @@ struct ForwardOperator {
 
 class OperatorPolicy : public ResidencyPolicy {
  public:
+  [[nodiscard]] bool decides_by_structure() const final { return true; }
   // Drops the values that the chosen operators of each block make for backward.
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const final;
   // Returns the schedule of a cost graph that keeps the results of all other forward nodes; they

@@ -26,6 +26,7 @@ class Checkpoint final : public ResidencyPolicy {
   Checkpoint(Choice choice, CheckpointOptions options)
       : choice_(std::move(choice)), options_(options) {}
   [[nodiscard]] std::string_view name() const override { return "checkpoint"; }
+  [[nodiscard]] bool decides_by_structure() const override { return true; }
   [[nodiscard]] bool is_reentrant() const override {
     return options_.code == CheckpointCode::kReentrant;
   }
@@ -67,6 +68,7 @@ class CheckpointSequential final : public ResidencyPolicy {
   CheckpointSequential(int segments, CheckpointOptions options)
       : segments_(segments), options_(options) {}
   [[nodiscard]] std::string_view name() const override { return "checkpoint_sequential"; }
+  [[nodiscard]] bool decides_by_structure() const override { return true; }
   [[nodiscard]] bool is_reentrant() const override {
     return options_.code == CheckpointCode::kReentrant;
   }

@@ -12,6 +12,7 @@
 #include "graph/rewrite/partition/partition_errors.hpp"
 #include "scenarios/read/decode_parts.hpp"
 #include "scenarios/read/elastic_options.hpp"
+#include "scenarios/results/document_json.hpp"
 
 namespace tidemark {
 namespace decode_policies_detail {
@@ -203,6 +204,7 @@ void decode_policies(const Decoder& scenario, const Environment& environment, Sc
     result.policies.push_back(std::move(policy));
     result.policy_names.push_back(listed.name);
   }
+  if (list != nullptr) result.policies_key = as_json(*list);
 }
 
 }  // namespace tidemark

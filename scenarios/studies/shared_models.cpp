@@ -1,5 +1,7 @@
 #include "scenarios/studies/shared_models.hpp"
 
+#include <utility>
+
 #include "graph/core/errors.hpp"
 #include "scenarios/read/located_error.hpp"
 
@@ -45,7 +47,10 @@ std::shared_ptr<const TrainedModel> SharedModels::of(const Scenario& scenario, c
   const Entry entry = entry_of(scenario.training_key);
   std::call_once(entry->built, [&] {
     try {
-      entry->model = std::make_shared<const TrainedModel>(build_training(scenario));
+      TrainedModel model = build_training(scenario);
+      model.structure = programs_->structure_of(model.training);
+      model.programs = programs_;
+      entry->model = std::make_shared<const TrainedModel>(std::move(model));
     } catch (const UserError& error) {
       entry->error = located(error, point).what();
     }

@@ -14,7 +14,8 @@
 namespace tidemark {
 
 // Keeps the models that were asked for last, as far as their size allows, so that a sweep of any
-// length takes bounded memory. May be used by several threads.
+// length takes bounded memory. Models that differ in sizes alone share their programs. May be used
+// by several threads.
 class SharedModels {
  public:
   // `most` counts operators, storages and touches of all models that are kept: about 40 bytes each.
@@ -39,6 +40,7 @@ class SharedModels {
   void count(const Entry& entry);
 
   std::size_t most_;
+  std::shared_ptr<SharedPrograms> programs_ = std::make_shared<SharedPrograms>();
   std::mutex mutex_;
   std::list<Entry> recent_;  // last used first
   std::unordered_map<std::string, std::list<Entry>::iterator> by_key_;

@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
-#include "graph/ir/convolutions.hpp"
 #include "sim/program/lowering.hpp"
+#include "sim/program/program_sizes.hpp"
 
 namespace tidemark {
 namespace lowering {
@@ -197,10 +196,7 @@ AllocationId Lowering::allocate_workspace(const Operator& op, Tier tier, Positio
       !program_.matmul_workspace.valid()) {
     program_.matmul_workspace = allocate(libraries_.matmul, {}, Role::kWorkspace, Tier::kDevice, p);
   }
-  const Bytes needed =
-      is_convolution(op.work.op_class)
-          ? Bytes(std::llround(static_cast<double>(op.workspace.count) * libraries_.convolution))
-          : op.workspace;
+  const Bytes needed = workspace_bytes(op, libraries_);
   if (needed <= Bytes(0)) return {};
   return allocate(needed, {}, Role::kWorkspace, tier, p);
 }

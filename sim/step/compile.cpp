@@ -1,5 +1,6 @@
 #include "sim/step/compile.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -9,9 +10,12 @@
 #include "graph/core/errors.hpp"
 #include "policies/rewrite/pipeline.hpp"
 #include "sim/program/lower.hpp"
+#include "sim/program/program_sizes.hpp"
+#include "sim/program/saved_tensors.hpp"
 #include "sim/program/verify.hpp"
 #include "sim/step/pass_checks.hpp"
 #include "sim/step/policy_passes.hpp"
+#include "sim/step/shared_programs.hpp"
 #include "sim/step/step_device.hpp"
 #include "sim/step/trial_run.hpp"
 
@@ -98,6 +102,65 @@ StepProgram lower_step(const StepSpec& spec, const TrainingGraph& graph, const P
       check);
 }
 
+// Whether all policies decide by structure before the step runs.
+bool decides_by_structure(const StepSpec& spec) {
+  return std::all_of(spec.policies.begin(), spec.policies.end(), [](const AnyPolicy& policy) {
+    return policy_of(policy).decides_by_structure();
+  });
+}
+
+// Returns the text that names everything which a program follows from but what policies decide by
+// sizes, times and the device; none where the model shares no programs.
+std::optional<std::string> key_of(const StepSpec& spec, const TrainedModel& model, int steps) {
+  const bool known = spec.policies.empty() || !spec.policies_key.empty();
+  if (model.programs == nullptr || !known || !model.work.empty()) return std::nullopt;
+  const LibraryWorkspaces libraries = libraries_of(spec);
+  return fmt::format("{} {} {} {} {} {}", model.structure.value,
+                     spec.training.mode == StepMode::kTrain, steps, libraries.matmul > Bytes(0),
+                     libraries.convolution, spec.policies.empty() ? "" : spec.policies_key);
+}
+
+// Takes order, program and saved tensors from a step whose graph differs in sizes alone.
+void take_program(const StepSpec& spec, const TrainingGraph& graph, const SharedProgram& known,
+                  Compiled& result) {
+  run_pass(result.passes, "take program", [&] {
+    result.order = known.order;
+    result.saved = known.saved;
+    result.program = known.program;
+    take_sizes(result.program, graph, result.order, libraries_of(spec));
+  });
+}
+
+// Orders, plans and lowers the step, and keeps its program for others.
+void make_program(const StepSpec& spec, const TrainedModel& model, const CompileOptions& options,
+                  const std::optional<std::string>& key,
+                  const std::shared_ptr<const SharedProgram>& known, Compiled& result) {
+  const TrainingGraph& graph = model.training;
+  const PolicyPasses policies(spec, graph, result.costs, result.passes, [&](const OrderedStep& at) {
+    return std::make_unique<const StepTrial>(spec, graph, result.costs, at.order, at.live);
+  });
+  const int steps = options.steps.value_or(spec.training.steps);
+  OrderedStep step = plain_step(model, spec.training.mode, steps, result.passes);
+  const ProgramOrder plain = step.order;
+  policies.order(step, options.smaller_budget, result.device_order, result.policies);
+  const std::unique_ptr<PlannedStep> planned = policies.plan(std::move(step), result.policies);
+  if (known != nullptr && is_planned_alike(*known, *planned)) {
+    take_program(spec, graph, *known, result);
+    return;
+  }
+  result.program = lower_step(spec, graph, plain, *planned, result.passes);
+  result.saved =
+      saved_tensors(graph, planned->step.order, planned->step.live, planned->movement.decisions());
+  std::optional<SharedProgram> shared;
+  if (key) shared = shared_program(graph, *planned, result.program, libraries_of(spec));
+  if (shared) {
+    shared->saved = result.saved;
+    shared->outcomes = result.policies;
+    model.programs->keep(*key, std::make_shared<const SharedProgram>(std::move(*shared)));
+  }
+  result.order = std::move(planned->step.order);
+}
+
 // Throws for policies that decide what a pipeline's schedule decides already, or that a rank could
 // follow only alone.
 void check_pipeline(const StepSpec& spec) {
@@ -151,20 +214,15 @@ Compiled compile(const StepSpec& spec, const TrainedModel& model, const CompileO
         check_time(graph, costs, steps);
         check_prices(graph, costs);
       });
-  const PolicyPasses policies(spec, graph, result.costs, result.passes, [&](const OrderedStep& at) {
-    return std::make_unique<const StepTrial>(spec, graph, result.costs, at.order, at.live);
-  });
-
-  OrderedStep step = compile_detail::plain_step(model, spec.training.mode, steps, result.passes);
-  const ProgramOrder plain = step.order;
   result.device_order = options.device_order;
-  policies.order(step, options.smaller_budget, result.device_order, result.policies);
-  const std::unique_ptr<PlannedStep> planned = policies.plan(std::move(step), result.policies);
-  result.program = compile_detail::lower_step(spec, graph, plain, *planned, result.passes);
-
-  result.saved =
-      saved_tensors(graph, planned->step.order, planned->step.live, planned->movement.decisions());
-  result.order = std::move(planned->step.order);
+  const std::optional<std::string> key = compile_detail::key_of(spec, model, steps);
+  const std::shared_ptr<const SharedProgram> known = key ? model.programs->find(*key) : nullptr;
+  if (known != nullptr && compile_detail::decides_by_structure(spec)) {
+    compile_detail::take_program(spec, graph, *known, result);
+    result.policies = known->outcomes;
+  } else {
+    compile_detail::make_program(spec, model, options, key, known, result);
+  }
   if (spec.allocator->traits().plans_ahead) {
     result.placement =
         run_pass(result.passes, "pack", [&] { return spec.allocator->place(result.program); });

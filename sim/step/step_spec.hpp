@@ -83,6 +83,8 @@ struct StepSpec {
   PageLockedMemory page_locked = PageLockedMemory::kExact;  // key host_allocator
   std::vector<AnyPolicy> policies;
   std::vector<std::string> policy_names;
+  // The list of policies as text: those of equal texts have the same parameters. Empty: unknown.
+  std::string policies_key;
   PlanCache* plans = nullptr;  // outlives the spec; null where each step makes its own plans
 };
 

@@ -9,6 +9,7 @@
 #include "graph/core/units.hpp"
 #include "graph/ir/training_graph.hpp"
 #include "sim/step/run_pass.hpp"
+#include "sim/step/shared_programs.hpp"
 
 namespace tidemark {
 
@@ -41,6 +42,10 @@ struct TrainedModel {
   std::vector<ScheduledPart> work;
   // All stages of a pipeline, of which the model itself is the first.
   std::vector<std::shared_ptr<const TrainedModel>> stages;
+
+  // Programs that are shared with models of the same structure, which it names; null: none are.
+  std::shared_ptr<SharedPrograms> programs;
+  StructureId structure;
 };
 
 }  // namespace tidemark

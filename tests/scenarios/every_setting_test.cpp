@@ -14,7 +14,7 @@
 
 #include "graph/core/document.hpp"
 #include "scenarios/studies/simulate_point.hpp"
-#include "tests/scenarios/policy_settings.hpp"
+#include "tests/scenarios/listed_policies.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/long_tests.hpp"
 

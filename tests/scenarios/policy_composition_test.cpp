@@ -9,17 +9,13 @@
 #include "scenarios/read/scenario.hpp"
 #include "sim/step/run_compiled.hpp"
 #include "sim/step/simulate.hpp"
-#include "tests/scenarios/policy_settings.hpp"
+#include "tests/scenarios/listed_policies.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/gradient_fingerprint.hpp"
 #include "tests/support/program_fingerprint.hpp"
 
 namespace tidemark::policy_composition_test {
 namespace {
-
-constexpr const char* kModels[] = {
-    "{preset: gpt, layers: 4, width: 64, heads: 4, vocab: 256, sequence: 32, dropout: 0.1}",
-    "{preset: vgg11, classes: 10}", "{preset: resnet18, classes: 10}"};
 
 // Policies that train another model than the one that is given.
 bool adapts_model(std::string_view name) {
@@ -29,10 +25,6 @@ bool adapts_model(std::string_view name) {
                                                  "distill",      "fused_loss",
                                                  "prune",        "qat"};
   return kNames.contains(name);
-}
-
-bool is_gpt(std::string_view model) {
-  return model.find("gpt") != std::string_view::npos;
 }
 
 struct Composed {
@@ -84,47 +76,6 @@ Composed compose(const std::string& model, const std::string& training,
     if (outcome.decided > 0) result.acted.insert(outcome.name);
   }
   return result;
-}
-
-constexpr std::string_view kInBackward = "optimizer_in_backward";
-
-// Whether a policy of the registry can be combined with those chosen: one decides the order, one
-// the evictions, one reduces the gradients, one says where parameters are updated; attention is
-// recomputed only where there is some, and gradients that accumulate are not used up in backward.
-bool may_join(const PolicyEntry& entry, const std::vector<const PolicyEntry*>& chosen,
-              std::string_view model, bool accumulates) {
-  const bool for_language = entry.name == "megatron_selective" || entry.name == "distill";
-  if (for_language && !is_gpt(model)) return false;
-  // One loss.
-  static const std::set<std::string_view> kLosses{"chunked_loss", "fused_loss", "distill"};
-  const bool has_loss = std::any_of(chosen.begin(), chosen.end(), [](const PolicyEntry* other) {
-    return kLosses.contains(other->name);
-  });
-  if (has_loss && kLosses.contains(entry.name)) return false;
-  if (entry.name == kInBackward && accumulates) return false;
-  // Weights that are masked or rounded at each use are no parameters that a base could quantise,
-  // and nothing is quantised twice.
-  static const std::set<std::string_view> kQuantise{"lora", "quantise_weights"};
-  static const std::set<std::string_view> kProducts{"prune", "qat"};
-  const auto clashes = [&](const PolicyEntry* other) {
-    if (kQuantise.contains(entry.name) && kQuantise.contains(other->name)) return true;
-    return (kQuantise.contains(entry.name) && kProducts.contains(other->name)) ||
-           (kProducts.contains(entry.name) && kQuantise.contains(other->name));
-  };
-  if (std::any_of(chosen.begin(), chosen.end(), clashes)) return false;
-  const auto places = [](const PolicyEntry& policy) {
-    return policy.name == kInBackward || policy.name == "offload_optimizer";
-  };
-  const bool single = entry.kind == "sequence" || entry.kind == "eviction";
-  const auto reduces = [](const PolicyEntry& policy) {
-    static const std::set<std::string_view> kReducing{"data_parallel", "distributed_optimizer",
-                                                      "fsdp", "megatron_data_parallel", "zero"};
-    return kReducing.contains(policy.name);
-  };
-  return std::none_of(chosen.begin(), chosen.end(), [&](const PolicyEntry* other) {
-    return other == &entry || (single && other->kind == entry.kind) ||
-           (reduces(entry) && reduces(*other)) || (places(entry) && places(*other));
-  });
 }
 
 TEST_SUITE("property") {

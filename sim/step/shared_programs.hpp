@@ -1,0 +1,96 @@
+// Programs that steps share whose graphs differ in sizes alone: the points of a sweep over
+// micro-batches or sequences.
+//
+//   graph structure --order, liveness, policies, lower, verify-->  program    once
+//   graph           --sizes, prices------------------------------>  step       for each point
+//
+// Where every policy decides by structure (Policy::decides_by_structure), the program is known
+// before they are asked. Others decide for each graph, and the program is known if they decided as
+// they did before.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/analysis/program_order.hpp"
+#include "graph/ir/training_graph.hpp"
+#include "policies/plan/residency_plan.hpp"
+#include "sim/program/lower.hpp"
+#include "sim/program/saved_tensors.hpp"
+#include "sim/program/step_program.hpp"
+#include "sim/step/planned_step.hpp"
+
+namespace tidemark {
+
+// The structure that a model shares with others; see SharedPrograms::structure_of().
+using StructureId = Id<struct StructureTag>;
+
+// A verified program with what it was lowered from, the sizes excepted.
+struct SharedProgram {
+  ProgramOrder order;
+  std::vector<std::pair<GapId, Decision>> decisions;  // all gaps that are decided
+  std::vector<Throttle> throttles;
+  StepProgram program;  // with the sizes of the graph that it was made for
+  std::vector<SavedTensor> saved;
+  std::vector<PolicyOutcome> outcomes;  // by policy, as listed
+};
+
+// Whether lowering makes the same instructions of the plan as of the one behind `known`, in a graph
+// of the same structure.
+[[nodiscard]] bool is_planned_alike(const SharedProgram& known, const PlannedStep& planned);
+
+// Returns the program with what it was made from; none where its sizes do not all follow from the
+// graph.
+[[nodiscard]] std::optional<SharedProgram> shared_program(const TrainingGraph& graph,
+                                                          const PlannedStep& planned,
+                                                          const StepProgram& program,
+                                                          const LibraryWorkspaces& libraries);
+
+// Keeps the programs that were used last. May be used by several threads.
+class SharedPrograms {
+ public:
+  // `most_instructions`: in all programs that are kept, about 60 bytes each. `most_structure`:
+  // operators, storages and touches of all graphs that are kept to compare others with.
+  explicit SharedPrograms(std::size_t most_instructions = 2'000'000,
+                          std::size_t most_structure = 1'000'000)
+      : most_instructions_(most_instructions), most_structure_(most_structure) {}
+
+  // Returns the same id for graphs that differ in sizes alone, if they are close to each other in
+  // the order of the calls.
+  [[nodiscard]] StructureId structure_of(const TrainingGraph& graph);
+
+  // Returns the program that is kept under a key; null if none is. The key names the structure and
+  // everything else that the program follows from.
+  [[nodiscard]] std::shared_ptr<const SharedProgram> find(const std::string& key);
+  // Keeps a program in place of the one that has the key so far.
+  void keep(const std::string& key, std::shared_ptr<const SharedProgram> program);
+
+ private:
+  struct Structure {
+    StructureId id;
+    std::shared_ptr<const TrainingGraph> graph;
+  };
+  struct Entry {
+    std::string key;
+    std::shared_ptr<const SharedProgram> program;
+  };
+  [[nodiscard]] std::vector<Structure> structures();
+
+  std::size_t most_instructions_;
+  std::size_t most_structure_;
+  std::mutex mutex_;
+  std::list<Structure> structures_;  // last used first
+  std::list<Entry> entries_;         // last used first
+  std::size_t instructions_ = 0;
+  std::size_t structure_size_ = 0;
+  std::uint32_t next_structure_ = 0;
+};
+
+}  // namespace tidemark

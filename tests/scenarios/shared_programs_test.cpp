@@ -1,0 +1,309 @@
+// Steps that share programs come out as they do alone.
+#include "sim/step/shared_programs.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "graph/analysis/same_structure.hpp"
+#include "scenarios/results/result_document.hpp"
+#include "scenarios/studies/simulate_points.hpp"
+#include "sim/step/compile.hpp"
+#include "sim/step/simulate.hpp"
+#include "tests/scenarios/listed_policies.hpp"
+#include "tests/scenarios/scenario_files.hpp"
+#include "tests/support/long_tests.hpp"
+
+namespace tidemark::shared_programs_test {
+namespace {
+
+// Every array of a step in words, so that a difference is shown where it is.
+std::string words_of(const StepProgram& program) {
+  std::string text;
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    text += fmt::format("{} {} {} {}:", static_cast<int>(program.opcode[i]), program.stream[i],
+                        program.subject[i], program.position[i].value);
+    for (const std::uint32_t edge : program.edges_of(i))
+      text += fmt::format(" {}", edge);
+    for (const AllocationUse use : program.uses_of(i))
+      text += fmt::format(" {}/{}", use.allocation().value, static_cast<int>(use.access()));
+    text += '\n';
+  }
+  for (const Allocation& a : program.allocations) {
+    text +=
+        fmt::format("{} {} {} {} {}\n", a.bytes.count, a.storage.value, static_cast<int>(a.role),
+                    static_cast<int>(a.tier), static_cast<int>(a.pool));
+  }
+  for (const Message& m : program.messages)
+    text += fmt::format("{} {} {} {} {}\n", m.instruction, m.peer, m.tag, m.bytes.count, m.sends);
+  for (const Slot& slot : program.slot) {
+    text += fmt::format("{} {} {};", static_cast<int>(slot.phase), slot.last_step, slot.recompute);
+  }
+  return text +
+         fmt::format("{} {}\n", program.matmul_workspace.value, program.allocate_instructions);
+}
+
+std::string words_of(const ProgramOrder& order) {
+  std::string text = fmt::format("{} {} {}\n", order.steps, order.micro_batches, order.in_flight);
+  for (const Occurrence& o : order.at) {
+    text += fmt::format("{} {} {} {} {} {} {}\n", o.op.value, o.step, o.micro_batch, o.recompute,
+                        o.in_hooks, o.instance, o.scratch);
+  }
+  for (const Kept& k : order.kept)
+    text +=
+        fmt::format("{} {} {} {}\n", k.storage.value, k.bytes.count, k.since.value, k.until.value);
+  return text;
+}
+
+std::string words_of(const Compiled& compiled) {
+  std::string text = words_of(compiled.order) + words_of(compiled.program);
+  for (const SavedTensor& saved : compiled.saved) {
+    text +=
+        fmt::format("{} {} {}:", saved.storage.value, saved.made_by.value, saved.by_recomputation);
+    for (const OperatorId reader : saved.needed_by)
+      text += fmt::format(" {}", reader.value);
+    text += '\n';
+  }
+  for (const PolicyOutcome& o : compiled.policies) {
+    text += fmt::format("{} {} {} {} {} {}\n", o.name, o.decided, o.contested, o.refused,
+                        o.recomputed_operators, o.offloaded.count);
+  }
+  for (const Duration price : compiled.costs.device)
+    text += fmt::format("{} ", price.count());
+  return text;
+}
+
+bool has_pass(const Compiled& compiled, std::string_view name) {
+  return std::any_of(compiled.passes.begin(), compiled.passes.end(),
+                     [&](const PassTime& pass) { return pass.name == name; });
+}
+
+struct Settings {
+  std::string model;
+  std::string policies;
+  std::string framework;
+  std::string more;  // of training
+};
+
+std::string document_of(const Settings& settings, const char* gpu, int micro_batch, int size) {
+  return fmt::format(
+      "{{model: {}, hardware: {}, allocator: torch, training: {{micro_batch: {}, {}: {}, "
+      "framework: {}{}}}, policies: [{}]}}",
+      settings.model, gpu, micro_batch, is_gpt(settings.model) ? "sequence" : "image", size,
+      settings.framework, settings.more, settings.policies);
+}
+
+struct Shared {
+  int programs = 0;  // steps that took their program from another
+  int plans = 0;     // of these, the steps whose policies were not asked
+};
+
+// Compiles steps of several sizes and devices, each alone and with the programs of those before.
+Shared compare_steps(const Settings& settings, std::mt19937& rng, int steps) {
+  const auto programs = std::make_shared<SharedPrograms>();
+  Shared shared;
+  for (int i = 0; i < steps; ++i) {
+    const int micro_batch = 1 + static_cast<int>(rng() % 4);
+    const int size = is_gpt(settings.model) ? 8 * (1 + static_cast<int>(rng() % 4)) : 32;
+    const char* gpu = rng() % 2 == 0 ? "h100-sxm-80gb" : "h200-sxm-141gb";
+    const std::string text = document_of(settings, gpu, micro_batch, size);
+    CAPTURE(text);
+    const Scenario scenario = decode(text);
+    TrainedModel model = build_training(scenario);
+    const Compiled alone = compile(scenario, model);
+    model.structure = programs->structure_of(model.training);
+    model.programs = programs;
+    const Compiled together = compile(scenario, model);
+    CHECK(words_of(together) == words_of(alone));
+    if (has_pass(together, "take program")) {
+      ++shared.programs;
+      shared.plans += has_pass(together, "order") ? 0 : 1;
+    }
+    CHECK(has_pass(together, "verify") != has_pass(together, "take program"));
+  }
+  return shared;
+}
+
+// Solvers that stop when their time is over may stop elsewhere the next time.
+bool is_timed(const std::string& listed_policy) {
+  return listed_policy.find("time_limit") != std::string::npos;
+}
+
+std::vector<const PolicyEntry*> chosen_with(const PolicyEntry& first, std::string_view model,
+                                            std::mt19937& rng) {
+  std::vector<const PolicyEntry*> chosen{&first};
+  const std::span<const PolicyEntry> entries = environment().policies.entries();
+  const std::size_t count = 1 + rng() % 3;
+  for (int tries = 0; tries < 20 && chosen.size() < count; ++tries) {
+    const PolicyEntry& entry = entries[rng() % entries.size()];
+    const bool timed = is_timed(listed(std::string(entry.name)));
+    if (!timed && may_join(entry, chosen, model, true)) chosen.push_back(&entry);
+  }
+  return chosen;
+}
+
+constexpr const char* kSwept =
+    "{{model: {{preset: gpt, layers: 2, width: 64, heads: 4, vocab: 512, sequence: 32}}, "
+    "hardware: a100-sxm-80gb, allocator: {}, training: {{sequence: 32, framework: {}}}, "
+    "sweep: {{matrix: {{training.micro_batch: [1, 2, 3, 5], training.sequence: [16, 32], "
+    "policies: {}}}}}}}";
+
+nlohmann::ordered_json points_of(const std::string& text, const std::vector<bool>& wanted) {
+  std::vector<PointResult> points =
+      simulate_points(parse_document(text, "sweep.yaml"), environment(), 1,
+                      {.convergence_limit = kConvergenceLimit}, {}, wanted);
+  return result_document(points)["points"];
+}
+
+}  // namespace
+
+TEST_SUITE("property") {
+  TEST_CASE("steps of any policy share programs across sizes and come out as they do alone") {
+    std::mt19937 rng(23);
+    const std::span<const PolicyEntry> entries = environment().policies.entries();
+    std::set<std::string_view> shared;   // policies whose programs were taken
+    std::set<std::string_view> unasked;  // those that were not asked again
+    const int rounds = test::runs_long_tests() ? 8 : 1;
+    for (int round = 0; round < rounds; ++round) {
+      for (const PolicyEntry& first : entries) {
+        if (is_timed(listed(std::string(first.name)))) continue;
+        const char* model = kModels[rng() % 5 == 0 ? 2 : 0];
+        const bool for_language = first.name == "megatron_selective" || first.name == "distill";
+        if (for_language) model = kModels[0];
+        std::vector<std::string> names;
+        for (const PolicyEntry* entry : chosen_with(first, model, rng))
+          names.push_back(listed(std::string(entry->name)));
+        const Settings settings{.model = model,
+                                .policies = fmt::format("{}", fmt::join(names, ", ")),
+                                .framework = rng() % 2 == 0 ? "ideal" : "torch-2.4-cuda",
+                                .more = names.front() == "optimizer_in_backward" || rng() % 2 == 0
+                                            ? ""
+                                            : ", accumulate: 2"};
+        const Shared taken = compare_steps(settings, rng, 4);
+        if (names.size() == 1 && taken.programs > 0) shared.insert(first.name);
+        if (names.size() == 1 && taken.plans > 0) unasked.insert(first.name);
+      }
+    }
+    CHECK(shared.size() >= 10);
+    CHECK(unasked.size() >= 2);
+  }
+
+  TEST_CASE("no policy, and each that decides by structure: one program for all sizes") {
+    std::mt19937 rng(5);
+    for (const char* policies :
+         {"", "checkpoint_every", "checkpoint: {first: 2}", "checkpoint_sequential: {segments: 2}",
+          "selective: {save: []}", "checkpoint_every: {reentrant: false}", "megatron_selective",
+          "checkpoint_every: {period: 2}, eviction: {heuristic: dtr_eq}"}) {
+      for (const char* framework : {"ideal", "torch-2.4-cuda"}) {
+        CAPTURE(policies);
+        const Settings settings{.model = kModels[0], .policies = policies, .framework = framework};
+        const Shared taken = compare_steps(settings, rng, 12);
+        // Samples alone may be views where several need a copy.
+        CHECK(taken.plans >= 8);
+        CHECK(taken.plans == taken.programs);
+      }
+    }
+  }
+
+  TEST_CASE("a sweep has the figures of its points alone, to the byte and nanosecond") {
+    for (const char* framework : {"ideal", "torch-2.4-cuda"}) {
+      for (const char* allocator : {"ideal", "torch", "bfc", "packed"}) {
+        const std::string text = fmt::format(
+            kSwept, allocator, framework,
+            "[[], [checkpoint_every], [selective: {save: [linear]}], [offload_activations: "
+            "{min_bytes: 40KiB}], [checkpoint: {first: 1}, offload_optimizer]]");
+        const nlohmann::ordered_json together = points_of(text, {});
+        REQUIRE(together.size() == 40);
+        for (std::size_t i = 0; i < together.size(); ++i) {
+          std::vector<bool> wanted(together.size(), false);
+          wanted[i] = true;
+          CAPTURE(i);
+          CHECK(together[i] == points_of(text, wanted)[i]);
+        }
+      }
+    }
+  }
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("graphs that differ in sizes alone have the same structure, others do not") {
+    const auto graph_of = [](const std::string& training) {
+      return build_training(decode(fmt::format("{{model: {}, hardware: h100-sxm-80gb, training: "
+                                               "{{{}}}}}",
+                                               kModels[0], training)))
+          .training;
+    };
+    const TrainingGraph two = graph_of("micro_batch: 2, sequence: 32");
+    CHECK(same_structure(two, graph_of("micro_batch: 7, sequence: 32")));
+    CHECK(same_structure(two, graph_of("micro_batch: 2, sequence: 16")));
+    for (const std::string other :
+         {"optimizer: sgd", "accumulate: 2", "precision: fp32", "dropout: 0", "framework: ideal"}) {
+      CAPTURE(other);
+      CHECK(!same_structure(two, graph_of("micro_batch: 2, sequence: 32, " + other)));
+    }
+    // Each of what a program follows from counts by itself.
+    const auto differs = [&](auto change) {
+      TrainingGraph changed = two;
+      change(changed);
+      return !same_structure(two, changed);
+    };
+    CHECK(differs([](TrainingGraph& g) { g.touches[3].access = Access::kMutate; }));
+    CHECK(differs([](TrainingGraph& g) { g.touches[3].storage = StorageId(1U); }));
+    CHECK(differs([](TrainingGraph& g) { g.storages[StorageId(4U)].home = Tier::kHost; }));
+    CHECK(differs([](TrainingGraph& g) { g.storages[StorageId(4U)].role = Role::kBuffer; }));
+    CHECK(differs([](TrainingGraph& g) { g.storages[StorageId(4U)].one_per_rank = true; }));
+    CHECK(differs([](TrainingGraph& g) { g.operators[OperatorId(4U)].workspace = Bytes(8); }));
+    CHECK(differs([](TrainingGraph& g) { g.operators[OperatorId(4U)].blocks_host = true; }));
+    CHECK(differs([](TrainingGraph& g) { g.operators[OperatorId(4U)].layer = LayerId(0U); }));
+    CHECK(differs([](TrainingGraph& g) { g.holds.pop_back(); }));
+    CHECK(differs([](TrainingGraph& g) { g.part(PartKind::kForward).pop_back(); }));
+    CHECK(differs([](TrainingGraph& g) { g.checkpoint_random_state = Bytes(7); }));
+    CHECK(!differs([](TrainingGraph& g) { g.storages[StorageId(4U)].bytes = Bytes(8); }));
+    CHECK(!differs([](TrainingGraph& g) { g.storages[StorageId(4U)].name = "other"; }));
+  }
+
+  TEST_CASE("programs and structures that were not used for longest are forgotten") {
+    const auto graph_of = [](int layers) {
+      return build_training(
+                 decode(fmt::format("{{model: {{preset: gpt, layers: {}, width: 64, heads: 4}}, "
+                                    "hardware: h100-sxm-80gb, training: {{sequence: 32}}}}",
+                                    layers)))
+          .training;
+    };
+    const TrainingGraph one = graph_of(1);
+    const TrainingGraph two = graph_of(2);
+    SharedPrograms none(0, 0);
+    const StructureId first = none.structure_of(one);
+    CHECK(none.structure_of(one) == first);
+    CHECK(none.structure_of(two) != first);
+    CHECK(none.structure_of(one) != first);  // forgotten, and the name is not given again
+    const auto program_of = [](std::size_t instructions) {
+      SharedProgram program;
+      program.program.opcode.resize(instructions);
+      return std::make_shared<const SharedProgram>(std::move(program));
+    };
+    SharedPrograms some(10);
+    some.keep("a", program_of(4));
+    some.keep("b", program_of(4));
+    CHECK(some.find("a") != nullptr);
+    some.keep("c", program_of(4));
+    CHECK(some.find("b") == nullptr);
+    CHECK(some.find("a") != nullptr);
+    some.keep("a", program_of(9));
+    CHECK(some.find("c") == nullptr);
+    CHECK(some.find("a")->program.size() == 9);
+    some.keep("d", program_of(11));
+    CHECK(some.find("d") == nullptr);
+  }
+}
+
+}  // namespace tidemark::shared_programs_test
