@@ -159,14 +159,14 @@ def record(model, inputs, target, training):
     workspaces = set()
     for i, (_, size, address, path, kernel, _) in enumerate(events):
         if FIRST_MARK <= size < FIRST_MARK + len(PARTS):
-            part, mark = PARTS[size - FIRST_MARK], address
+            part, mark = PARTS[size - FIRST_MARK], i  # not its address, at which a tensor may follow
         events[i][5] = part
         if size > 0:
             made[address] = i
         elif address in made:
             j = made.pop(address)
             number = part == "optimizer" and events[j][1] == 8 and not events[j][3]
-            if mark == address or number or (kernel is not None and events[j][4] == kernel):
+            if mark == j or number or (kernel is not None and events[j][4] == kernel):
                 workspaces |= {i, j}
         else:
             workspaces.add(i)  # made before the recording, and not counted
