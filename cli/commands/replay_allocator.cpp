@@ -38,6 +38,8 @@ ReplayOptions options_of(const ReplayAllocatorCommand& command) {
   ReplayOptions options{.allocator = static_cast<ReplayAllocator>(
                             place_of_name("allocator", command.allocator, kAllocators))};
   options.capacity = parse_option("capacity", command.capacity, parse_bytes);
+  if (options.capacity <= Bytes(0))
+    refuse_option("capacity", "must be more than 0 bytes: nothing would ever fit");
   const bool torch = options.allocator == ReplayAllocator::kTorch;
   if (!torch && !command.conf.empty()) refuse_option("conf", "only the allocator torch has it");
   if (!torch && !command.layout.empty()) refuse_option("layout", "only the allocator torch has it");

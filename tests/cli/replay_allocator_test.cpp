@@ -45,6 +45,7 @@ TEST_SUITE("unit") {
       CAPTURE(outcome.err);
       CHECK(contains(outcome.err, text));
     };
+    fails(replay("--capacity 0"), "--capacity: must be more than 0 bytes");
     const Workspace space;
     fails(space.run("replay"), "tidemark replay needs one of its commands: allocator, eviction");
     fails(space.run("replay alocator"), "unknown command 'alocator'; did you mean 'allocator'?");
