@@ -138,7 +138,10 @@ void PointsReport::write(std::span<const PointResult> points) {
   reports_detail::add_results(output, files_, points);
   for (std::size_t p = 0; p < files_.plots.size(); ++p) {
     const std::string stem = p == 0 ? "plot" : fmt::format("plot-{}", p + 1);
-    add_swept_plot(output, stem, files_.plots[p], points, files_.reproduce);
+    const PlotRequest& plot = files_.plots[p];
+    if (add_swept_plot(output, stem, plot, points, files_.reproduce)) continue;
+    print_note(fmt::format("--plot: no point has the figure {}; no picture of it is drawn",
+                           plot.y.text()));
   }
   if (files_.wants("svg")) {
     std::vector<NamedFigure> overlaid;

@@ -90,10 +90,14 @@ std::string line_of(const PointResult& point, const PlotRequest& request) {
 
 std::optional<double> figure_of(const PointResult& point, const Expression& figure) {
   if (point.status == PointStatus::kError) return std::nullopt;
+  const bool fits = point.status == PointStatus::kFits;
+  // A step that does not fit has no time, as in the tables.
+  const auto is_time = [](const std::string& name) { return name.starts_with("time."); };
+  if (!fits && std::any_of(figure.names().begin(), figure.names().end(), is_time))
+    return std::nullopt;
   const auto entry = result_entry(point);
   const std::vector<Figure> device;
-  const double value =
-      figure.value(known_figures(figures_of(entry, device), point.status == PointStatus::kFits));
+  const double value = figure.value(known_figures(figures_of(entry, device), fits));
   if (!std::isfinite(value)) return std::nullopt;
   return value;
 }
@@ -161,7 +165,7 @@ PlotRequest parse_plot(const std::string& text, std::span<const Value> documents
   return request;
 }
 
-void add_swept_plot(OutputFolder& output, const std::string& stem, const PlotRequest& request,
+bool add_swept_plot(OutputFolder& output, const std::string& stem, const PlotRequest& request,
                     std::span<const PointResult> points, const std::string& reproduce) {
   SweptAxes axes{.title = points.empty() ? "" : points.front().name,
                  .x = request.x,
@@ -179,10 +183,14 @@ void add_swept_plot(OutputFolder& output, const std::string& stem, const PlotReq
                       .y = swept_plot_detail::figure_of(point, request.y),
                       .fits = point.status == PointStatus::kFits});
   }
+  const bool known = std::any_of(values.begin(), values.end(),
+                                 [](const SweptValue& value) { return value.y.has_value(); });
+  if (!known) return false;
   SvgChart chart = swept_chart(axes, values);
   chart.reproduce = reproduce;
   add_chart(output, stem, chart);
   write_swept_csv(output.add(stem + ".svg.csv"), axes, values);
+  return true;
 }
 
 }  // namespace tidemark

@@ -23,8 +23,10 @@ struct PlotRequest {
 // that no sweep changes, values of x that are no numbers, figures that there are not.
 [[nodiscard]] PlotRequest parse_plot(const std::string& text, std::span<const Value> documents);
 
-// Adds STEM.svg, STEM.pdf and STEM.svg.csv. `reproduce` is the line below the picture.
-void add_swept_plot(OutputFolder& output, const std::string& stem, const PlotRequest& request,
-                    std::span<const PointResult> points, const std::string& reproduce);
+// Adds STEM.svg, STEM.pdf and STEM.svg.csv, or nothing and returns false where no point has the
+// figure. `reproduce` is the line below the picture.
+[[nodiscard]] bool add_swept_plot(OutputFolder& output, const std::string& stem,
+                                  const PlotRequest& request, std::span<const PointResult> points,
+                                  const std::string& reproduce);
 
 }  // namespace tidemark

@@ -68,6 +68,22 @@ TEST_SUITE("unit") {
     CHECK(contains(workspace.read("out/plot.svg"), "does not fit"));
   }
 
+  TEST_CASE("steps that do not fit have no time, and a figure that no point has is not drawn") {
+    const Workspace workspace;
+    workspace.write("s.yaml",
+                    "{model: {preset: gpt2, layers: 2}, hardware: v100-sxm-16gb, sweep: {matrix: "
+                    "{training.micro_batch: [8, 1024]}}}");
+    const Outcome outcome = workspace.run(
+        "run s.yaml -o out --plot x=training.micro_batch,y=time.step --plot "
+        "x=training.micro_batch,y=policies.optimal.gap");
+    REQUIRE(outcome.code == 0);
+    const std::string csv = workspace.read("out/plot.svg.csv");
+    CHECK(contains(csv, ",8,0."));
+    CHECK(contains(csv, ",1024,,false\n"));
+    CHECK(contains(outcome.err, "no point has the figure policies.optimal.gap"));
+    CHECK_FALSE(workspace.exists("out/plot-2.svg"));
+  }
+
   TEST_CASE("mistakes in --plot are said before anything is simulated") {
     const Workspace workspace;
     workspace.write("s.yaml", kSweep);
