@@ -94,7 +94,9 @@ int merge_shards(const SweepCommand& command, const Console& console) {
   const MergedSweep merged = merge_journals(command.merged_folder);
   for (const std::string& damage : merged.damage)
     print_warning(console, fmt::format("{}; other lines have their points", damage));
-  PointsReport(sweep_files(command.merged_folder, {})).write(merged.points);
+  ReportFiles files = sweep_files(command.merged_folder, {});
+  files.point_command = merged.command;
+  PointsReport(std::move(files)).write(merged.points);
   return show(merged.points, merged.published, command.merged_json, console);
 }
 
@@ -194,6 +196,7 @@ int SweepCommand::execute(const Console& console) const {
       parse_plots(plots.texts, std::span(&document, 1), folder);
   SweepIdentity sweep = sweep_identity(document, environment, input.plugins, part);
   sweep.published = published_of(std::span(&document, 1));
+  sweep.command = input.point_command();
   const SweepLock lock(folder, sweep, part);
   const JournalPoints journals = journal_points(folder, sweep);
   for (const std::string& damage : journals.damage)

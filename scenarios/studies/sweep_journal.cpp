@@ -49,7 +49,7 @@ std::string text_of(const Json& json) {
 Json header_of(const SweepIdentity& sweep, const Shard& shard) {
   return {{"tidemark", kVersion},         {"sweep", digest_of(sweep)},   {"name", sweep.name},
           {"published", sweep.published}, {"points", sweep.keys.size()}, {"shard", shard.index},
-          {"shards", shard.count}};
+          {"shards", shard.count},        {"command", sweep.command}};
 }
 
 std::string line_of(std::size_t index, const std::string& key, const PointResult& result) {
@@ -303,6 +303,8 @@ MergedSweep merge_journals(const std::string& folder) {
                                            first.at("shards").get<std::size_t>());
   }
   merged.published = first.at("published").get<std::vector<std::string>>();
+  if (const auto command = first.find("command"); command != first.end() && command->is_string())
+    merged.command = command->get<std::string>();
   for (std::optional<PointResult>& result : found)
     merged.points.push_back(*std::move(result));
   return merged;

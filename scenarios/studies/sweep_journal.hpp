@@ -4,7 +4,7 @@
 // A journal is a text file, points.jsonl, or points-0-of-3.jsonl of a shard, with one JSON object
 // per line:
 //   {"tidemark": version, "sweep": key, "name", "published": [..], "points": 12, "shard": 0,
-//    "shards": 3}
+//    "shards": 3, "command"}
 //   {"point": index in the sweep, "key": .., "overrides": {key: value as its JSON text},
 //    "result": entry of the result document}
 // and a checksum in each (journal_lines.hpp). A line without its end is that of a process that was
@@ -37,6 +37,7 @@ struct Shard {
 struct SweepIdentity {
   std::string name;
   std::vector<std::string> published;  // filled by the caller
+  std::string command;                 // runs one of several points; filled by the caller
   // Each point's key is a digest of all that its result follows from. That is the document with its
   // overrides, the content of the files and of the profile that it names and of the plug-ins, the
   // previous points of its run (smaller_budget.hpp), the program's version; but not the folders of
@@ -78,6 +79,7 @@ class SweepJournal {
 // All points of a sweep whose shards have been run into one folder, in the sweep's order.
 struct MergedSweep {
   std::vector<std::string> published;
+  std::string command;  // see SweepIdentity; empty where the journals have none
   std::vector<PointResult> points;
   std::vector<std::string> damage;  // damaged lines, whose points other lines have, by file
 };

@@ -74,6 +74,9 @@ TEST_SUITE("unit") {
             workspace.read(std::string("one") + file));
     CHECK(workspace.run("sweep merge parts").out ==
           workspace.run("sweep s.yaml -o one --resume").out);
+    // The journals say how a point of the merged page is run by itself.
+    CHECK(contains(workspace.read("parts/points-0-of-3.jsonl"),
+                   "\"command\":\"tidemark run s.yaml -s sweep=null\""));
   }
 
   TEST_CASE("a sweep that was killed goes on where it was, and a changed one keeps what holds") {
