@@ -54,7 +54,7 @@ Tier home_of(const Decoder& d, std::string_view ours, std::string_view theirs) {
 
 class Zero final : public TrainingRewrite {
  public:
-  static std::unique_ptr<TrainingRewrite> decode(const Decoder& d) {
+  static std::unique_ptr<TrainingRewrite> decode(const Decoder& d, const RewriteContext& context) {
     auto policy = std::make_unique<Zero>();
     ZeroOptions& options = policy->options_;
     options.stage = d.optional<int>("stage", 2, between(1, 3));
@@ -100,8 +100,15 @@ class Zero final : public TrainingRewrite {
                                                 .sub_group = options.sub_group});
     }
     d.finish();
+    const bool alone = context.device != nullptr && context.mesh.size(MeshDimension::kData) == 1;
+    if (alone && options.parameters_home != Tier::kDevice) {
+      policy->remark_ =
+          "zero moves no parameters on one GPU, which has no partitions of them: the policy "
+          "offload_parameters moves whole ones, as DeepSpeed does there";
+    }
     return policy;
   }
+  [[nodiscard]] std::string_view remark() const override { return remark_; }
   [[nodiscard]] std::string_view name() const override { return "zero"; }
   // Stage 3 shards the parameters, which an evaluation gathers as well.
   [[nodiscard]] bool acts_in_evaluation(bool /*computes_loss*/) const override {
@@ -131,6 +138,7 @@ class Zero final : public TrainingRewrite {
  private:
   ZeroOptions options_;
   std::unique_ptr<TrainingRewrite> update_;  // on the host; null on the device
+  std::string_view remark_;
 };
 
 }  // namespace
@@ -144,8 +152,8 @@ const PolicyEntry& zero_entry() {
           "ranks share the optimizer state (stage 1), the gradients too (2), the parameters "
           "too (3), with the buckets and limits of DeepSpeed",
       .source = "DeepSpeed ZeRO (Rajbhandari et al. 2020)",
-      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
-        return zero_detail::Zero::decode(d);
+      .decode = [](const Decoder& d, const RewriteContext& context) -> AnyPolicy {
+        return zero_detail::Zero::decode(d, context);
       },
       .mesh = [](const Decoder& /*d*/, MeshRequest& request) { request.shards = true; }};
   return kEntry;

@@ -110,6 +110,8 @@ class AllocatorModel {
   }
   // Returns changes of options that may reduce fragmentation, least intrusive first.
   [[nodiscard]] virtual std::vector<AllocatorChange> changes() const { return {}; }
+  // Returns a sentence where an option does less than its name suggests; empty otherwise.
+  [[nodiscard]] virtual std::string_view remark() const { return {}; }
   // Whether the options ask for PyTorch's expandable segments, which older versions lack.
   [[nodiscard]] virtual bool expands_segments() const { return false; }
   // Whether the last step is captured as a CUDA graph, whose replays allocate nothing.

@@ -103,6 +103,13 @@ class TorchModel final : public AllocatorModel {
   }
   [[nodiscard]] std::vector<AllocatorChange> changes() const override;
   [[nodiscard]] bool expands_segments() const override { return options_.expandable_segments; }
+  // CUDACachingAllocator::malloc collects garbage only once set_per_process_memory_fraction ran.
+  [[nodiscard]] std::string_view remark() const override {
+    const bool idle = options_.garbage_collection_threshold > 0 && !options_.memory_fraction;
+    return idle ? "garbage_collection_threshold does nothing without memory_fraction: PyTorch "
+                  "collects only where set_per_process_memory_fraction was called"
+                : std::string_view();
+  }
   [[nodiscard]] bool captures_last_step() const override { return options_.cuda_graph; }
   [[nodiscard]] AddressLayout layout(const AllocatorRun& run,
                                      const MemoryTimeline& timeline) const override {

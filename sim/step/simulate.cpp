@@ -348,6 +348,8 @@ PointResult model_figures(const StepSpec& spec, const TrainedModel& model) {
   point.host_capacity = spec.device.host.memory;
   point.nvme_capacity = spec.device.nvme.capacity;
   point.warnings = model.warnings;
+  if (const std::string_view remark = spec.allocator->remark(); !remark.empty())
+    point.warnings.emplace_back(remark);
   const DType wanted = compute_type(spec);
   const DType used = matrix_type(spec.device, wanted);
   if (spec.source.forward && wanted == DType::kBFloat16 && used != wanted) {

@@ -1,4 +1,8 @@
 // Allocators and their options in whole scenarios.
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -32,6 +36,30 @@ std::vector<std::string> changes_of(const AllocatorModel& allocator) {
 }  // namespace
 
 TEST_SUITE("unit") {
+  TEST_CASE("an option that does nothing without another one says so") {
+    const auto warned = [](std::string_view allocator) {
+      const std::vector<std::string> all = simulate_with(allocator).warnings;
+      return std::any_of(all.begin(), all.end(), [](const std::string& warning) {
+        return warning.starts_with("garbage_collection_threshold does nothing");
+      });
+    };
+    CHECK(warned("{kind: torch, garbage_collection_threshold: 0.8}"));
+    CHECK_FALSE(warned("{kind: torch, garbage_collection_threshold: 0.8, memory_fraction: 0.9}"));
+    CHECK_FALSE(warned("torch"));
+  }
+
+  TEST_CASE("ZeRO 3 that is to offload parameters on one GPU says that it moves none") {
+    const auto warned = [](std::string_view options) {
+      const std::vector<std::string> all =
+          simulate_with("torch", "79GiB", fmt::format("[zero: {{stage: 3{}}}]", options)).warnings;
+      return std::any_of(all.begin(), all.end(), [](const std::string& warning) {
+        return warning.starts_with("zero moves no parameters on one GPU");
+      });
+    };
+    CHECK(warned(", offload: {parameters: host}"));
+    CHECK_FALSE(warned(", offload: {optimizer: host}"));
+  }
+
   TEST_CASE("a scenario's allocator takes PyTorch's options") {
     const Scenario scenario = decode(
         scenario_text("allocator: {kind: torch, expandable_segments: true, max_split_size: 128MiB, "
