@@ -12,8 +12,10 @@ namespace tidemark {
 namespace schedule_detail {
 namespace {
 
-ScheduledPart scheduled(PartKind part, int micro_batch) {
-  return {.part = part, .micro_batch = static_cast<std::uint16_t>(micro_batch)};
+ScheduledPart scheduled(PartKind part, int micro_batch, int chunk = 0) {
+  return {.part = part,
+          .micro_batch = static_cast<std::uint16_t>(micro_batch),
+          .chunk = static_cast<std::uint16_t>(chunk)};
 }
 
 // Checks that each micro-batch goes through each chunk forward once and then backward once; where
@@ -92,30 +94,60 @@ void choose_forms(const TrainingGraph& graph, PartKind kind, bool gradients_exis
   }
 }
 
-std::vector<ScheduledPart> training_step(const TrainingGraph& graph,
-                                         std::span<const ScheduledPart> work, int last, int step) {
+// Returns the parts of a turn of a step, which is the whole step where there is but one. `work`
+// names the forwards and backwards of micro-batches `first` to `last`.
+std::vector<ScheduledPart> training_turn(const TrainingGraph& graph,
+                                         std::span<const ScheduledPart> work, int first, int last,
+                                         int step, int turn) {
+  const auto chunk = static_cast<std::uint16_t>(turn);
   const bool gradients_exist = graph.gradients_persist && step > 0;
   std::vector<ScheduledPart> parts;
   parts.reserve(work.size() + 4);
   // Filling gradients with zeros needs gradients.
   if (!graph.gradients_persist || gradients_exist)
-    parts.push_back(scheduled(PartKind::kZeroGrad, 0));
+    parts.push_back(scheduled(PartKind::kZeroGrad, first, turn));
   const std::size_t before = parts.size();
   parts.insert(parts.end(), work.begin(), work.end());
   for (const PartKind kind : {PartKind::kBackward, PartKind::kBackwardWeight})
     choose_forms(graph, kind, gradients_exist, std::span(parts).subspan(before));
   for (ScheduledPart& part : parts) {
-    const bool first = step == 0 && part.part == PartKind::kBackward;
-    if (first && !graph.part(PartKind::kBackwardFirst, part.chunk).empty())
+    const bool is_first = step == 0 && part.part == PartKind::kBackward;
+    if (is_first && !graph.part(PartKind::kBackwardFirst, part.chunk).empty())
       part.part = PartKind::kBackwardFirst;
   }
-  if (!graph.part(PartKind::kBeforeOptimizer).empty())
-    parts.push_back(scheduled(PartKind::kBeforeOptimizer, last));
-  if (step == graph.skipped_updates) parts.push_back(scheduled(PartKind::kOptimizerFirst, last));
-  if (step >= graph.skipped_updates) parts.push_back(scheduled(PartKind::kOptimizer, last));
-  if (!graph.part(PartKind::kAfterOptimizer).empty())
-    parts.push_back(scheduled(PartKind::kAfterOptimizer, last));
-  parts.push_back(scheduled(PartKind::kEndOfStep, last));
+  const auto append = [&](PartKind kind) { parts.push_back(scheduled(kind, last, turn)); };
+  if (!graph.part(PartKind::kBeforeOptimizer, chunk).empty()) append(PartKind::kBeforeOptimizer);
+  if (step == graph.skipped_updates) append(PartKind::kOptimizerFirst);
+  if (step >= graph.skipped_updates) append(PartKind::kOptimizer);
+  if (!graph.part(PartKind::kAfterOptimizer, chunk).empty()) append(PartKind::kAfterOptimizer);
+  append(PartKind::kEndOfStep);
+  return parts;
+}
+
+// Returns the schedule whose step number n is `step_of(n)`.
+template <class StepOf>
+StepSchedule schedule_of_steps(const TrainingGraph& graph, int micro_batches, StepOf step_of) {
+  StepSchedule schedule{.micro_batches = micro_batches};
+  const int first = graph.skipped_updates;
+  for (int step = 0; step < first; ++step)
+    schedule.skipped_steps.push_back(step_of(step));
+  schedule.first_step = step_of(first);
+  schedule.later_steps = step_of(first + 1);
+  return schedule;
+}
+
+// Returns the turns of a step one after another.
+std::vector<ScheduledPart> step_of_turns(const TrainingGraph& graph, int step) {
+  std::vector<ScheduledPart> parts;
+  for (int turn = 0; turn < graph.turns; ++turn) {
+    const int first = turn * graph.micro_batches;
+    std::vector<ScheduledPart> work = one_after_another(graph.micro_batches);
+    for (ScheduledPart& part : work)
+      part = scheduled(part.part, part.micro_batch + first, turn);
+    const std::vector<ScheduledPart> own =
+        training_turn(graph, work, first, first + graph.micro_batches - 1, step, turn);
+    parts.insert(parts.end(), own.begin(), own.end());
+  }
   return parts;
 }
 
@@ -159,16 +191,17 @@ StepSchedule training_schedule(const TrainingGraph& graph, std::span<const Sched
   int last = 0;
   for (const ScheduledPart& part : work)
     last = std::max<int>(last, part.micro_batch);
-  StepSchedule schedule{.micro_batches = last + 1};
-  const int first = graph.skipped_updates;
-  for (int step = 0; step < first; ++step)
-    schedule.skipped_steps.push_back(schedule_detail::training_step(graph, work, last, step));
-  schedule.first_step = schedule_detail::training_step(graph, work, last, first);
-  schedule.later_steps = schedule_detail::training_step(graph, work, last, first + 1);
-  return schedule;
+  return schedule_detail::schedule_of_steps(graph, last + 1, [&](int step) {
+    return schedule_detail::training_turn(graph, work, 0, last, step, 0);
+  });
 }
 
 StepSchedule training_schedule(const TrainingGraph& graph) {
+  if (graph.turns > 1) {
+    return schedule_detail::schedule_of_steps(
+        graph, graph.turns * graph.micro_batches,
+        [&](int step) { return schedule_detail::step_of_turns(graph, step); });
+  }
   return training_schedule(graph, one_after_another(graph.micro_batches));
 }
 

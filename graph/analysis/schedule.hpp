@@ -5,6 +5,7 @@
 //   1F1B, stage 0 of 2           zero F0 F1 B0 F2 B1 B2 optimizer end
 //   zero bubble, stage 1 of 2    zero F0 B0 F1 B1 W0 F2 B2 W1 W2 optimizer end
 //   forward only                 F0 F1 F2 end
+//   two turns, 1 micro-batch     zero F0.0 B0.0 optimizer end zero F1.1 B1.1 optimizer end
 //
 // A pipeline is one schedule per rank, each over the rank's own graph.
 #pragma once
@@ -53,7 +54,8 @@ struct StepSchedule {
 // backward once.
 [[nodiscard]] StepSchedule training_schedule(const TrainingGraph& graph,
                                              std::span<const ScheduledPart> work);
-// Returns the training schedule with the graph's micro-batches one after another.
+// Returns the training schedule with the graph's micro-batches one after another. Turns follow each
+// other, each a step of its own; their micro-batches are numbered through.
 [[nodiscard]] StepSchedule training_schedule(const TrainingGraph& graph);
 // Returns the schedule of a step that only evaluates: the forwards of the graph's micro-batches and
 // the end of the step.

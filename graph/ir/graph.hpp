@@ -47,6 +47,9 @@ struct LocalVariable {
   // Autograd keeps the tensor anyway where it follows it, so that the variable counts only for a
   // tensor without gradient: in evaluation, and below the lowest parameter that is trained.
   bool only_in_evaluation = false;
+  // A name under which turns of a step share the tensor (TrainingGraph::turns): the training loop
+  // holds it, until the turn ends. Empty for variables of the module.
+  std::string shared_as;
 };
 
 struct Graph {

@@ -20,6 +20,14 @@ struct RemainingGradient {
   DType dtype = DType::kFloat32;
 };
 
+// Whether the gradient of a parameter exists when the first backward of a turn begins (see
+// TrainingGraph::turns): another turn of the step has made it, or zero_grad has filled it.
+enum class GradientBefore : std::uint8_t {
+  kNone,
+  kAfterFirstStep,  // in every step but step 0
+  kAlways,
+};
+
 struct Parameter {
   std::string name;  // "h.3.attn.c_attn.weight"
   LayerId layer;
@@ -44,6 +52,9 @@ struct Parameter {
   // The last operator of backward before AccumulateGrad runs for it: nodes of views run between the
   // kernel that makes the gradient and that.
   OperatorId ready_after;
+  // Another turn of the step updates the parameter and zeroes its gradient, to which this one adds.
+  bool updated_elsewhere = false;
+  GradientBefore gradient_before = GradientBefore::kNone;
   // Set by a policy that frees `gradient` before the optimizer runs. What the optimizer reads
   // may be a copy of this; see UpdatedTensor::gradient.
   std::optional<RemainingGradient> remaining;

@@ -118,8 +118,8 @@ UpdatedTensor whole_update(const TrainingGraph& graph, ParameterId id) {
 
 void check_invariants(const TrainingGraph& graph) {
   IdVector<StorageId, char> written(graph.storages.size(), 0);
-  // Zeros are written over gradients that an earlier step has made; backward goes through chunks
-  // from the last to the first.
+  // Zeros are written over gradients that an earlier step has made; backward goes through the
+  // chunks of a pipeline from the last to the first, and through turns in their order.
   constexpr PartKind kOrder[] = {PartKind::kForward,
                                  PartKind::kBackwardFirst,
                                  PartKind::kBackward,
@@ -134,11 +134,17 @@ void check_invariants(const TrainingGraph& graph) {
                                  PartKind::kAfterOptimizer,
                                  PartKind::kZeroGrad,
                                  PartKind::kEndOfStep};
+  // A turn that stands alone adds to gradients that another one has made.
+  for (const Parameter& parameter : graph.parameters) {
+    const bool by_another = graph.turns == 1 && parameter.gradient.valid() &&
+                            parameter.gradient_before == GradientBefore::kAlways;
+    if (by_another) written[parameter.gradient] = 1;
+  }
   std::uint16_t chunks = 1;
   for (const StepPart& part : graph.parts.all())
     chunks = std::max(chunks, static_cast<std::uint16_t>(part.chunk + 1));
   for (PartKind kind : kOrder) {
-    const bool reversed = is_backward(kind);
+    const bool reversed = is_backward(kind) && graph.turns == 1;
     for (std::uint16_t i = 0; i < chunks; ++i) {
       const auto chunk = static_cast<std::uint16_t>(reversed ? chunks - 1 - i : i);
       training_graph_detail::check_part(graph, kind, graph.part(kind, chunk), written);

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "graph/core/ids.hpp"
@@ -87,6 +88,8 @@ struct TrainingGraph {
   // model.parameters(), until a rewrite shards them.
   std::vector<UpdatedTensor> updates;
   StorageId loss;  // invalid in a cost graph
+  // Tensors that turns of a step share, by their names.
+  std::vector<std::pair<std::string, StorageId>> named;
   // Modules keep these as attributes from one forward pass to the next, which replaces them.
   std::vector<StorageId> module_state;
   int blocks = 0;
@@ -102,6 +105,9 @@ struct TrainingGraph {
   // Lists of operators that a schedule (analysis/schedule.hpp) puts in order.
   StepParts parts;
   int micro_batches = 1;
+  // Turns of a step, each with a loss and an optimizer of its own, as the discriminator's and the
+  // generator's of a GAN. The parts of turn i are those of chunk i, all kinds of them.
+  int turns = 1;
   // zero_grad keeps gradients and fills them with zeros, so only step 0 finds none.
   bool gradients_persist = false;
   // Each tensor is updated in backward, as soon as its gradient is complete, and the gradient goes.

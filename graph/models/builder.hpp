@@ -82,6 +82,10 @@ class ModelBuilder {
   TensorId add_in_place(std::string_view family, TensorId x, Attributes attributes = {});
   // Adds an attribute of a module: `tensor` lives until the step ends.
   void keep_in_module(TensorId tensor) { graph_.locals.push_back({tensor, {}}); }
+  // Turns of a step share the tensor under this name.
+  void share_as(TensorId tensor, std::string name) {
+    graph_.locals.push_back({tensor, {}, false, std::move(name)});
+  }
 
   // torch.nn.functional. linear's weight is [out, in]; `module` names its parameters.
   TensorId linear(std::string_view module, TensorId x, std::int64_t out_features, bool bias = true);

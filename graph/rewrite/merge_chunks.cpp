@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "graph/core/errors.hpp"
+#include "graph/rewrite/append_graph.hpp"
 
 namespace tidemark {
 namespace merge_chunks_detail {
@@ -103,56 +104,21 @@ void ChunkMerger::append_parts(std::size_t chunk, const TrainingGraph& source,
 
 void ChunkMerger::append(std::size_t chunk) {
   const TrainingGraph& source = chunks_[chunk].training;
-  const auto first_operator = static_cast<std::uint32_t>(result_.operators.size());
-  const auto first_touch = static_cast<std::uint32_t>(result_.touches.size());
-  std::uint32_t first_node = 0;
-  for (const Operator& op : result_.operators) {
-    if (op.node.valid()) first_node = std::max(first_node, op.node.value + 1);
-  }
   map_storages(chunk, source);
-  const auto map = [&](StorageId id) { return at(chunk, id); };
-  for (Operator op : source.operators) {
-    op.first_touch += first_touch;
-    if (op.node.valid()) op.node = NodeId(op.node.value + first_node);
-    result_.operators.push_back(std::move(op));
-  }
-  for (const Touch& touch : source.touches)
-    result_.touches.push_back({map(touch.storage), touch.access});
-  const std::vector<OperatorId>& ends = source.part(PartKind::kEndOfStep);
+  AppendedIds ids{.storages = storage_[chunk],
+                  .layers = {},
+                  .parameters = IdVector<ParameterId, ParameterId>(source.parameters.size())};
+  for (const LayerId id : ids_of(source.layers))
+    ids.layers.push_back(id);
+  append_graph(result_, source, ids);
   const OperatorId end = result_.part(PartKind::kEndOfStep).front();
-  const auto map_operator = [&](OperatorId id) {
-    if (!id.valid()) return id;
-    const bool is_end = std::find(ends.begin(), ends.end(), id) != ends.end();
-    return is_end ? end : OperatorId(id.value + first_operator);
-  };
-  for (const Hold& hold : source.holds) {
-    result_.holds.push_back(
-        {map(hold.storage), map_operator(hold.since), map_operator(hold.until), hold.kind});
+  for (const OperatorId own : source.part(PartKind::kEndOfStep)) {
+    for (std::size_t i = ids.first_hold; i < result_.holds.size(); ++i) {
+      if (result_.holds[i].until == ids.of(own)) result_.holds[i].until = end;
+    }
   }
-  const auto first_parameter = static_cast<std::uint32_t>(result_.parameters.size());
-  for (Parameter parameter : source.parameters) {
-    parameter.storage = map(parameter.storage);
-    parameter.gradient = map(parameter.gradient);
-    parameter.ready_after = map_operator(parameter.ready_after);
-    if (parameter.remaining) parameter.remaining->storage = map(parameter.remaining->storage);
-    result_.parameters.push_back(std::move(parameter));
-  }
-  for (UpdatedTensor update : source.updates) {
-    if (update.parameter.valid())
-      update.parameter = ParameterId(update.parameter.value + first_parameter);
-    update.weights = map(update.weights);
-    update.updated = map(update.updated);
-    update.gradient = map(update.gradient);
-    result_.updates.push_back(std::move(update));
-  }
-  for (const ParameterId id : source.trained)
-    result_.trained.push_back(ParameterId(id.value + first_parameter));
-  if (source.loss.valid()) result_.loss = map(source.loss);
-  for (const StorageId id : source.module_state)
-    result_.module_state.push_back(map(id));
   append_layers(source);
-  append_parts(chunk, source, first_operator);
-  result_.tensors += source.tensors;
+  append_parts(chunk, source, ids.first_operator);
 }
 
 // A chunk waits for the very gradient that the next one has made, where that is on the same rank.

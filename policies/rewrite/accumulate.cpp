@@ -16,13 +16,16 @@ namespace {
 
 class AccumulatingBackward {
  public:
-  explicit AccumulatingBackward(TrainingGraph& graph)
+  // `existing`: the parameters whose .grad exists.
+  AccumulatingBackward(TrainingGraph& graph, std::vector<ParameterId> existing)
       : graph_(graph),
+        existing_(std::move(existing)),
         gradient_of_(graph.storages.size()),
         completion_(graph.parameters.size()),
         copy_(graph.operators.size()),
         holds_(graph.holds) {}
-  void build();
+  // Returns the operators of the backward.
+  std::vector<OperatorId> build();
 
  private:
   struct Completion {
@@ -41,6 +44,7 @@ class AccumulatingBackward {
   void clone_holds();
 
   TrainingGraph& graph_;
+  std::vector<ParameterId> existing_;
   IdVector<StorageId, ParameterId> gradient_of_;  // invalid for other storages
   IdVector<ParameterId, Completion> completion_;
   std::vector<char> is_cloned_;            // by index in backward
@@ -52,7 +56,7 @@ class AccumulatingBackward {
 // last of its kernels, or later where the gradient passes nodes of views.
 void AccumulatingBackward::find_completions() {
   const std::vector<OperatorId>& backward = graph_.part(PartKind::kBackward);
-  for (ParameterId id : graph_.trained)
+  for (ParameterId id : existing_)
     gradient_of_[graph_.parameters[id].gradient] = id;
   IdVector<OperatorId, std::size_t> place(graph_.operators.size(), 0);
   for (std::size_t at = 0; at < backward.size(); ++at) {
@@ -64,7 +68,7 @@ void AccumulatingBackward::find_completions() {
       completion.by = backward[at];
     }
   }
-  for (ParameterId id : graph_.trained) {
+  for (ParameterId id : existing_) {
     Completion& completion = completion_[id];
     const Parameter& trained = graph_.parameters[id];
     if (!completion.by.valid()) {
@@ -158,11 +162,11 @@ void AccumulatingBackward::clone_holds() {
   }
 }
 
-void AccumulatingBackward::build() {
+std::vector<OperatorId> AccumulatingBackward::build() {
   find_completions();
   choose_operators();
   std::vector<std::vector<ParameterId>> completed(graph_.part(PartKind::kBackward).size());
-  for (ParameterId id : graph_.trained) {
+  for (ParameterId id : existing_) {
     if (completion_[id].fresh.valid()) completed[completion_[id].at].push_back(id);
   }
   std::vector<OperatorId> accumulate;
@@ -175,7 +179,7 @@ void AccumulatingBackward::build() {
     }
   }
   clone_holds();
-  graph_.part(PartKind::kBackwardAccumulate) = std::move(accumulate);
+  return accumulate;
 }
 
 // (loss / k).backward(): the quotient lives until backward returns, the loss until the micro-batch
@@ -247,6 +251,7 @@ void keep_gradients(TrainingGraph& graph) {
   });
   for (ParameterId id : graph.trained) {
     const Parameter& trained = graph.parameters[id];
+    if (trained.updated_elsewhere) continue;
     Operator op{.name = "zero_grad",
                 .part = OperatorPart::kZeroGrad,
                 .phase = Phase::kForward,
@@ -258,6 +263,44 @@ void keep_gradients(TrainingGraph& graph) {
         .push_back(graph.add_operator(std::move(op),
                                       std::array{Touch{trained.gradient, Access::kOverwrite}}));
   }
+}
+
+// Returns the parameters whose gradient exists at `least` such times.
+std::vector<ParameterId> existing_before(const TrainingGraph& graph, GradientBefore least) {
+  std::vector<ParameterId> existing;
+  for (const ParameterId id : graph.trained) {
+    if (graph.parameters[id].gradient_before >= least) existing.push_back(id);
+  }
+  return existing;
+}
+
+// Drops holds that end in an operator which no part has any more.
+void drop_unscheduled_holds(TrainingGraph& graph) {
+  IdVector<OperatorId, char> is_scheduled(graph.operators.size(), 0);
+  for (const StepPart& part : graph.parts.all()) {
+    for (const OperatorId id : part.operators)
+      is_scheduled[id] = 1;
+  }
+  std::erase_if(graph.holds, [&](const Hold& hold) {
+    return hold.until.valid() && is_scheduled[hold.until] == 0;
+  });
+}
+
+// Gives the first backward of a turn the forms that it has in step 0 and in later steps, where some
+// gradients exist already.
+void choose_turn_forms(TrainingGraph& graph) {
+  const auto form = [&](GradientBefore least) {
+    return AccumulatingBackward(graph, existing_before(graph, least)).build();
+  };
+  const std::vector<ParameterId> always = existing_before(graph, GradientBefore::kAlways);
+  const std::vector<ParameterId> later = existing_before(graph, GradientBefore::kAfterFirstStep);
+  if (later.empty()) return;
+  std::vector<OperatorId> first;
+  if (always != later) first = form(GradientBefore::kAlways);
+  std::vector<OperatorId> others = form(GradientBefore::kAfterFirstStep);
+  graph.part(PartKind::kBackwardFirst) = std::move(first);
+  graph.part(PartKind::kBackward) = std::move(others);
+  drop_unscheduled_holds(graph);
 }
 
 }  // namespace
@@ -275,8 +318,11 @@ void Accumulate::apply(TrainingGraph& graph, const RewriteContext& /*context*/) 
   if (graph.trained.empty()) return;
   if (micro_batches_ > 1) accumulate_detail::divide_loss(graph);
   if (zero_grad_ == ZeroGrad::kZero) accumulate_detail::keep_gradients(graph);
-  if (micro_batches_ > 1 || graph.gradients_persist)
-    accumulate_detail::AccumulatingBackward(graph).build();
+  if (micro_batches_ > 1 || graph.gradients_persist) {
+    graph.part(PartKind::kBackwardAccumulate) =
+        accumulate_detail::AccumulatingBackward(graph, graph.trained).build();
+  }
+  accumulate_detail::choose_turn_forms(graph);
 }
 
 }  // namespace tidemark

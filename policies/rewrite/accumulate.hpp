@@ -3,9 +3,9 @@
 //   .grad absent    weight_gradient creates .grad
 //   .grad present   weight_gradient creates a fresh tensor; accumulate_gradient adds it to .grad
 //
-// That is so in micro-batches after the first, and in all of them when zero_grad fills gradients
-// with zeros instead of dropping them. With several micro-batches each loss is divided by their
-// number.
+// That is so in micro-batches after the first, in all of them when zero_grad fills gradients with
+// zeros instead of dropping them, and for parameters to whose gradients another turn of the step
+// has added. With several micro-batches each loss is divided by their number.
 #pragma once
 
 #include <cstdint>

@@ -151,7 +151,8 @@ void Optimizer::apply(TrainingGraph& graph, const RewriteContext& /*context*/) c
     begin = end;
   }
   for (const ParameterId id : ids_of(graph.parameters)) {
-    if (graph.parameters[id].trained && !graph.parameters[id].gradient.valid()) {
+    const Parameter& parameter = graph.parameters[id];
+    if (parameter.trained && !parameter.gradient.valid() && !parameter.updated_elsewhere) {
       OptimizerStep(graph, spec_, precision_, rules_, uses)
           .add_states_from_start(whole_update(graph, id));
     }

@@ -57,6 +57,8 @@ std::string training_key(const Value& document, const Scenario& scenario) {
   key += scenario.mesh.text() + '\n';
   // Policies that change no model may say whose loss it has.
   key += std::to_string(static_cast<int>(training_system(scenario))) + '\n';
+  for (const Turn& turn : scenario.turns)
+    key += turn.step->training_key;
   bool rewrites = false;
   for (std::size_t i = 0; i < scenario.policies.size(); ++i) {
     if (rewrites_model(scenario.policies[i])) {

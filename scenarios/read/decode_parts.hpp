@@ -21,6 +21,8 @@ inline constexpr std::int64_t kMaxGlobalBatch = std::int64_t{1} << 40;  // sampl
 
 // Each reads one key of the scenario and throws UserError.
 [[nodiscard]] ModelReference decode_model(const Decoder& scenario);
+// Returns the value of `model` with `changes` laid over it, as a file that extends another does.
+[[nodiscard]] Value extended_model(const Value& base, const Value& changes);
 // Returns "llama-3-8b", also for llama-3-8b/config.json.
 [[nodiscard]] std::string model_title(const ModelReference& model);
 // Returns the source that builds the model later; the reference is copied.

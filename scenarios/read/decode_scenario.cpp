@@ -14,6 +14,7 @@
 #include "scenarios/read/other_names.hpp"
 #include "scenarios/read/scenario.hpp"
 #include "scenarios/read/short_form.hpp"
+#include "scenarios/read/turns.hpp"
 
 namespace tidemark {
 namespace decode_scenario_detail {
@@ -259,6 +260,7 @@ Scenario decode_scenario(const Value& document, const Environment& environment) 
                                                               *result.training.framework);
   decode_scenario_detail::decode_host_allocator(scenario, result);
   decode_policies(scenario, environment, result);
+  decode_turns(document, environment, result);
   result.training_key = training_key(document, result);
   result.report =
       decode_scenario_detail::decode_report(scenario, result.allocator->traits(), environment);

@@ -30,12 +30,12 @@ constexpr auto kLosses = [] {
   return names;
 }();
 constexpr std::array<std::string_view, 3> kModes{"train", "forward", "generate"};
-constexpr std::array<std::string_view, 24> kTrainingKeys{
-    "mode",        "generate",       "micro_batch", "accumulate",  "sequence",
-    "image",       "precision",      "optimizer",   "attention",   "steps",
-    "framework",   "loss",           "dropout",     "zero_grad",   "loader",
-    "hold_output", "autocast_cache", "compile",     "loss_scale",  "clip_grad_norm",
-    "ema",         "memory_format",  "host",        "global_batch"};
+constexpr std::array<std::string_view, 25> kTrainingKeys{
+    "mode",        "generate",       "micro_batch", "accumulate",   "sequence",
+    "image",       "precision",      "optimizer",   "attention",    "steps",
+    "framework",   "loss",           "dropout",     "zero_grad",    "loader",
+    "hold_output", "autocast_cache", "compile",     "loss_scale",   "clip_grad_norm",
+    "ema",         "memory_format",  "host",        "global_batch", "turns"};
 
 [[noreturn]] void fail_key(const Decoder& training, std::string_view key,
                            const std::string& problem) {
@@ -292,6 +292,7 @@ TrainingOptions decode_training(const Decoder& scenario, const ModelReference& m
       training.optional_word("memory_format", decode_training_detail::kMemoryFormats,
                              "contiguous") == "channels_last";
   options.host = decode_training_detail::decode_host(training, *options.framework);
+  static_cast<void>(training.has("turns"));  // see turns.hpp
   training.finish();
   decode_training_detail::check_gradient_dtype(training, options);
   decode_training_detail::check_micro_batches(training, options);

@@ -43,6 +43,14 @@ void resolve_path(std::string_view key, Value& value, const fs::path& folder) {
     is_path = is_profile_path(value.scalar);
     resolve_child("gpu");
   }
+  // Each turn may have a model of its own.
+  if (key == "training") {
+    if (Value* turns = value.find("turns")) {
+      for (Value& turn : turns->items) {
+        if (Value* model = turn.find("model")) resolve_path("model", *model, folder);
+      }
+    }
+  }
   if (is_path) make_absolute(value, folder);
 }
 
@@ -168,6 +176,10 @@ std::string unknown_model(const std::string& name) {
 
 }  // namespace
 }  // namespace load_scenario_detail
+
+Value extended_model(const Value& base, const Value& changes) {
+  return load_scenario_detail::merge(base, changes, "model");
+}
 
 Value load_scenario(const std::string& path) {
   std::vector<load_scenario_detail::OpenFile> chain;

@@ -11,9 +11,11 @@
 #include "graph/core/errors.hpp"
 #include "graph/operators/generation/cache_operators.hpp"
 #include "graph/rewrite/memory_format.hpp"
+#include "graph/rewrite/merge_turns.hpp"
 #include "graph/rewrite/unroll_recurrence.hpp"
 #include "policies/loss/megatron_loss.hpp"
 #include "policies/rewrite/pipeline.hpp"
+#include "policies/rewrite/turn_gradients.hpp"
 #include "policies/solver/step_costs.hpp"
 #include "sim/engine/cost_table.hpp"
 #include "sim/step/build_stages.hpp"
@@ -72,11 +74,16 @@ void check_forward(const Graph& graph) {
   check_invariants(graph);
 }
 
-TrainingGraph train_model(const StepSpec& spec, const Graph& graph, std::vector<PassTime>& passes) {
-  TrainingGraph result = run_pass(
+TrainingGraph differentiated(const StepSpec& spec, const Graph& graph,
+                             std::vector<PassTime>& passes) {
+  return run_pass(
       passes, "differentiate",
       [&] { return differentiate(graph, *spec.training.framework, differentiate_options(spec)); },
       [](const TrainingGraph& made) { check_invariants(made); });
+}
+
+TrainingGraph train_model(const StepSpec& spec, const Graph& graph, std::vector<PassTime>& passes) {
+  TrainingGraph result = differentiated(spec, graph, passes);
   rewrite_training(spec, RewriteScope::kChunk, result, passes);
   rewrite_training(spec, RewriteScope::kRank, result, passes);
   return result;
@@ -254,7 +261,47 @@ void sum_figures(TrainedModel& model) {
   model.step_flops = (model.forward_flops + backward) * static_cast<double>(t.micro_batches);
 }
 
+namespace build_training_detail {
+namespace {
+
+// Returns the step of several turns, each rewritten with its own optimizer.
+TrainedModel build_turns(const StepSpec& spec) {
+  TrainedModel model;
+  std::vector<TrainingGraph> turns;
+  for (const Turn& turn : spec.turns) {
+    const Graph graph = rewritten_model(*turn.step, model);
+    TrainingGraph& made = turns.emplace_back(differentiated(*turn.step, graph, model.passes));
+    choose_updates(made, turn.train);
+    for (std::string& warning : training_warnings(*turn.step, graph, made))
+      model.warnings.push_back(std::move(warning));
+  }
+  relate_gradients(turns, spec.training.zero_grad);
+  for (std::string& warning : turn_warnings(turns))
+    model.warnings.push_back(std::move(warning));
+  for (std::size_t i = 0; i < turns.size(); ++i) {
+    const StepSpec& step = *spec.turns[i].step;
+    rewrite_training(step, RewriteScope::kChunk, turns[i], model.passes);
+    std::erase_if(turns[i].trained,
+                  [&](ParameterId id) { return turns[i].parameters[id].updated_elsewhere; });
+    rewrite_training(step, RewriteScope::kRank, turns[i], model.passes);
+  }
+  model.training = run_pass(
+      model.passes, "merge_turns", [&] { return merge_turns(std::move(turns)); },
+      [](const TrainingGraph& made) { check_invariants(made); });
+  model.parameter_count = parameter_elements(model.training.parameters);
+  model.trainable_parameter_count = trained_elements(model.training.parameters);
+  std::sort(model.warnings.begin(), model.warnings.end());
+  model.warnings.erase(std::unique(model.warnings.begin(), model.warnings.end()),
+                       model.warnings.end());
+  sum_figures(model);
+  return model;
+}
+
+}  // namespace
+}  // namespace build_training_detail
+
 TrainedModel build_training(const StepSpec& spec) {
+  if (!spec.turns.empty()) return build_training_detail::build_turns(spec);
   TrainedModel model;
   if (spec.source.step) {
     model.training = run_pass(model.passes, "cost graph", [&] { return spec.source.step(); });

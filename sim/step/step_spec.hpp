@@ -16,6 +16,7 @@
 #include "graph/operators/framework.hpp"
 #include "hwprofiles/device_profile.hpp"
 #include "hwprofiles/mesh.hpp"
+#include "policies/adapt/name_patterns.hpp"
 #include "policies/compile/partition.hpp"
 #include "policies/data/loader.hpp"
 #include "policies/plan/entry.hpp"
@@ -70,12 +71,21 @@ struct TrainingOptions {
   std::optional<TrainingSystem> loss_of;
 };
 
+struct StepSpec;
+
+// A turn of a step: a model with a loss of its own, and the parameters that its optimizer updates.
+struct Turn {
+  std::shared_ptr<const StepSpec> step;
+  NamePatterns train;  // all that get a gradient here where there are no patterns
+};
+
 // The description of one point; policies are in the order in which they are listed.
 struct StepSpec {
   std::string name;
   ModelSource source;
   // Specs with equal keys build equal models, which may then be shared.
   std::string training_key;
+  std::vector<Turn> turns;  // of the step; empty for one loss and one optimizer
   DeviceProfile device;
   Mesh mesh;  // data-parallel ranks; each is equal, so one is simulated
   TrainingOptions training;

@@ -112,6 +112,7 @@ void OnnxLowering::add_loss() {
     }
   }
   check_detached();
+  name_shared();
   if (returns_loss) return builder_.set_loss(output);
   builder_.set_output(output);
   if (takes_classes(options_.loss) && tensor.shape.rank() < 2) {

@@ -71,17 +71,40 @@ void OnnxLowering::check_detached() const {
   }
 }
 
+// Returns the values of one name; a file has it at most once in each of its scopes.
+std::vector<OnnxValueId> OnnxLowering::values_called(const std::string& name,
+                                                     std::string_view key) const {
+  std::vector<OnnxValueId> values;
+  for (OnnxValueId value : ids_of(file_.names)) {
+    if (file_.names[value] == name) values.push_back(value);
+  }
+  if (values.empty()) {
+    throw UserError({}, fmt::format("model.{}", key),
+                    fmt::format("{} has no tensor {}", file_.path, quoted_excerpt(name)));
+  }
+  return values;
+}
+
 void OnnxLowering::mark_detached() {
   for (const std::string& name : onnx_.detach) {
-    bool found = false;
-    for (OnnxValueId value : ids_of(file_.names)) {
-      if (file_.names[value] != name) continue;
+    for (const OnnxValueId value : values_called(name, "detach"))
       detaches_[value] = 1;
+  }
+}
+
+void OnnxLowering::name_shared() {
+  for (const std::string& name : onnx_.shared) {
+    bool found = false;
+    for (const OnnxValueId value : values_called(name, "shared")) {
+      if (!tensors_[value].valid()) continue;
+      builder_.share_as(tensors_[value], name);
       found = true;
     }
     if (!found) {
-      throw UserError({}, "model.detach",
-                      fmt::format("{} has no tensor {}", file_.path, quoted_excerpt(name)));
+      throw UserError({}, "model.shared",
+                      fmt::format("{} cannot be shared: the operators around it are one here; name "
+                                  "a tensor before or behind them",
+                                  quoted_excerpt(name)));
     }
   }
 }

@@ -117,7 +117,10 @@ class OnnxLowering {
   void enter_module(std::string_view path, int block);
   void check_operators() const;
   void check_open_axes();
+  [[nodiscard]] std::vector<OnnxValueId> values_called(const std::string& name,
+                                                       std::string_view key) const;
   void mark_detached();
+  void name_shared();
   void check_detached() const;
 
   const OnnxModel& file_;

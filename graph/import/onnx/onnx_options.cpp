@@ -21,6 +21,7 @@ OnnxOptions decode_onnx_options(const Decoder& model) {
   }
   options.in_place = model.list<std::string>("in_place");
   options.detach = model.list<std::string>("detach");
+  options.shared = model.list<std::string>("shared");
   options.output = model.optional<std::string>("output", "");
   return options;
 }

@@ -31,12 +31,15 @@ struct OnnxOptions {
   std::vector<std::string> in_place;
   // Tensors that the module detaches, by the file's names: the exporter drops Tensor.detach().
   std::vector<std::string> detach;
+  // Tensors, by the file's names, that turns of a step compute once
+  // (graph/rewrite/merge_turns.hpp).
+  std::vector<std::string> shared;
   // The output that the loss is taken of; the first that can be differentiated unless given.
   std::string output;
 };
 
 // Keys beside `onnx`: batch_axis, axes: {NAME: extent}, roles: {NAME: parameter | buffer},
-// in_place: [PATTERN], detach: [TENSOR], output.
+// in_place: [PATTERN], detach: [TENSOR], shared: [TENSOR], output.
 [[nodiscard]] OnnxOptions decode_onnx_options(const Decoder& model);
 
 }  // namespace tidemark

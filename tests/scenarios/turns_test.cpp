@@ -1,0 +1,222 @@
+// Steps of several turns, as those of a GAN, against recorded steps of PyTorch 1.13.1 on a CPU.
+#if TIDEMARK_READS_ONNX
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "graph/analysis/schedule.hpp"
+#include "graph/core/errors.hpp"
+#include "sim/step/build_training.hpp"
+#include "sim/step/simulate.hpp"
+#include "tests/scenarios/scenario_files.hpp"
+#include "tests/support/onnx_writer.hpp"
+
+namespace tidemark::test::turns_test {
+namespace {
+
+constexpr std::int64_t kBatch = 4;
+
+std::string linear(OnnxWriter& w, const std::string& x, const std::string& module, std::int64_t in,
+                   std::int64_t out) {
+  const std::string weight = w.parameter(module + ".weight", {out, in});
+  const std::string bias = w.parameter(module + ".bias", {out});
+  return w.node("Gemm", {x, weight, bias}, {{"transB", std::int64_t{1}}}, "/" + module + "/Gemm");
+}
+
+// Both modules run gen = Linear(16, 8), Tanh, Linear(8, 32), Tanh and disc = Linear(32, 200), ReLU,
+// Linear(200, 1); the discriminator's returns the mean of disc(fake), the generator's its negative.
+struct Exported {
+  explicit Exported(bool of_generator) {
+    OnnxWriter w;
+    const std::string z = w.input("z", {kBatch, 16});
+    const std::string hidden =
+        w.node("Tanh", {linear(w, z, "gen.0", 16, 8)}, {}, "/gen/gen.1/Tanh");
+    fake = w.node("Tanh", {linear(w, hidden, "gen.2", 8, 32)}, {}, "/gen/gen.3/Tanh");
+    const std::string wide =
+        w.node("Relu", {linear(w, fake, "disc.0", 32, 200)}, {}, "/disc/disc.1/Relu");
+    const std::string score = linear(w, wide, "disc.2", 200, 1);
+    const std::string mean = w.node("ReduceMean", {score}, {{"keepdims", std::int64_t{0}}});
+    w.output(of_generator ? w.node("Neg", {mean}) : mean);
+    bytes = w.bytes();
+  }
+  std::string fake;  // the name of the generated samples
+  std::string bytes;
+};
+
+// A way to train the two.
+struct Case {
+  bool generator_first = false;
+  bool shared = false;  // fake = gen(z) once, before both turns
+  bool frozen = false;  // disc.requires_grad_(False) in the generator's turn
+  std::string zero_grad = "none";
+  int accumulate = 1;
+  std::int64_t forward = 0;  // peaks of PyTorch's third step, in bytes
+  std::int64_t backward = 0;
+  std::int64_t optimizer = 0;
+};
+
+class Files {
+ public:
+  [[nodiscard]] std::string turn(bool of_generator, const std::string& more = {}) const {
+    const OnnxFile& file = of_generator ? generator_file_ : discriminator_file_;
+    return of_generator ? fmt::format(
+                              "{{train: [gen], optimizer: {{name: adam, implementation: loop}}, "
+                              "model: {{onnx: {}}}{}}}",
+                              file.path(), more)
+                        : fmt::format(
+                              "{{train: [disc], optimizer: {{name: momentum, implementation: "
+                              "loop}}, model: {{onnx: {}, detach: [{}]}}{}}}",
+                              file.path(), discriminator_.fake, more);
+  }
+  [[nodiscard]] std::string scenario(const std::string& turns, const std::string& training = {},
+                                     const std::string& model = {}) const {
+    return fmt::format(
+        "model: {{onnx: {}{}}}\nhardware: h100-sxm-80gb\nallocator: ideal\ntraining: {{precision: "
+        "fp32, framework: torch-1.13-cpu, steps: 2, {}turns: [{}]}}\n",
+        generator_file_.path(), model, training, turns);
+  }
+  [[nodiscard]] std::string scenario(const Case& c) const {
+    const std::string generator =
+        turn(true, c.frozen ? ", policies: [freeze: {layers: [disc]}]" : "");
+    const std::string order =
+        c.generator_first ? generator + ", " + turn(false) : turn(false) + ", " + generator;
+    return scenario(order,
+                    fmt::format("zero_grad: {}, accumulate: {}, ", c.zero_grad, c.accumulate),
+                    c.shared ? fmt::format(", shared: [{}]", generator_.fake) : "");
+  }
+
+ private:
+  Exported generator_{true};
+  Exported discriminator_{false};
+  OnnxFile generator_file_{generator_.bytes, "generator.onnx"};
+  OnnxFile discriminator_file_{discriminator_.bytes, "discriminator.onnx"};
+};
+
+std::string problem_of(const std::string& text) {
+  try {
+    const Scenario scenario = decode(text);
+    static_cast<void>(build_training(scenario));
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST_SUITE("golden") {
+  // Recorded with the profiler's memory events: momentum for disc, Adam for gen, both in a loop.
+  TEST_CASE("the turns of a GAN peak where those of PyTorch do") {
+    const std::vector<Case> cases = {
+        {false, false, false, "none", 1, 94012, 117732, 90752},
+        {false, false, false, "none", 2, 95708, 119432, 90748},
+        {false, false, false, "zero", 1, 95708, 119428, 90752},
+        {false, false, false, "zero", 2, 95708, 119432, 90748},
+        {false, false, true, "none", 1, 94012, 97220, 90752},
+        {false, false, true, "none", 2, 95708, 118792, 90748},
+        {false, false, true, "zero", 1, 95708, 118788, 90752},
+        {false, false, true, "zero", 2, 95708, 118792, 90748},
+        {false, true, false, "none", 1, 94012, 117732, 91264},
+        {false, true, false, "zero", 1, 95708, 119428, 91264},
+        {false, true, true, "none", 1, 94012, 97220, 91264},
+        {false, true, true, "zero", 1, 95708, 118916, 91264},
+        {true, false, false, "none", 1, 94012, 117732, 90752},
+        {true, false, false, "none", 2, 95708, 119432, 90748},
+        {true, false, false, "zero", 1, 95708, 119428, 90752},
+        {true, false, true, "none", 1, 94012, 97220, 90752},
+        {true, false, true, "none", 2, 95708, 118792, 90748},
+        {true, false, true, "zero", 2, 95708, 118792, 90748},
+    };
+    const Files files;
+    for (const Case& c : cases) {
+      CAPTURE(c.generator_first);
+      CAPTURE(c.shared);
+      CAPTURE(c.frozen);
+      CAPTURE(c.zero_grad);
+      CAPTURE(c.accumulate);
+      const Scenario scenario = decode(files.scenario(c));
+      const PointResult point =
+          simulate(scenario, build_training(scenario), {.smallest_capacity = false});
+      const auto peak = [&](Phase phase) {
+        return point.run.phase_live_without_workspace[static_cast<std::size_t>(phase)].bytes.count;
+      };
+      CHECK(peak(Phase::kForward) == c.forward);
+      CHECK(peak(Phase::kBackward) == c.backward);
+      CHECK(peak(Phase::kOptimizer) == c.optimizer);
+    }
+  }
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("turns share parameters and inputs by their names, and each updates its own") {
+    const Files files;
+    const Scenario scenario = decode(files.scenario(Case{}));
+    const TrainingGraph graph = build_training(scenario).training;
+    CHECK(graph.turns == 2);
+    // gen: 16 x 8 + 8 + 8 x 32 + 32; disc: 32 x 200 + 200 + 200 + 1
+    CHECK(trained_elements(graph.parameters) == Elements(424 + 6801));
+    CHECK(graph.parameters.size() == 8);
+    CHECK(graph.updates.size() == 8);
+    const auto inputs = std::count_if(graph.storages.begin(), graph.storages.end(),
+                                      [](const Storage& s) { return s.role == Role::kInput; });
+    CHECK(inputs == 1);
+    // Momentum of disc once, two moments of gen and a step of 4 bytes for each of its tensors.
+    std::int64_t states = 0;
+    for (const Storage& storage : graph.storages) {
+      if (storage.role == Role::kOptimizerState) states += storage.bytes.count;
+    }
+    CHECK(states == 4 * 6801 + 2 * 4 * 424 + 4 * 4);
+  }
+
+  TEST_CASE("the parts of turns follow each other") {
+    const Files files;
+    const Scenario scenario = decode(files.scenario(Case{.accumulate = 2}));
+    const TrainingGraph graph = build_training(scenario).training;
+    std::string text;
+    for (const ScheduledPart& part : training_schedule(graph).later_steps) {
+      text += fmt::format("{}{}{}.{}", text.empty() ? "" : " ", name_of(part.part),
+                          part.micro_batch, part.chunk);
+    }
+    CHECK(text ==
+          "zero_grad0.0 forward0.0 backward0.0 forward1.0 backward_accumulate1.0 optimizer1.0 "
+          "end_of_step1.0 zero_grad2.1 forward2.1 backward2.1 forward3.1 backward_accumulate3.1 "
+          "optimizer3.1 end_of_step3.1");
+  }
+
+  TEST_CASE("a turn that makes gradients which no turn uses says so") {
+    const Files files;
+    const std::string only = files.scenario(files.turn(false) + ", {train: [gen.0]}");
+    const Scenario scenario = decode(only);
+    const std::vector<std::string> warnings = build_training(scenario).warnings;
+    REQUIRE(warnings.size() == 1);
+    CHECK(warnings.front() ==
+          "2 parameters get gradients that no turn zeroes or uses, 'gen.2.bias' the first: freeze "
+          "them, or name them in train");
+  }
+
+  TEST_CASE("mistakes in turns are named") {
+    const Files files;
+    const std::string both = files.turn(false) + ", " + files.turn(true);
+    const auto problem = [&](const std::string& turns, const std::string& training = {}) {
+      return problem_of(files.scenario(turns, training));
+    };
+    CHECK(problem(both) == "no error");
+    CHECK(problem(files.turn(true)).find("two or more turns") != std::string::npos);
+    CHECK(problem(both + ", {train: [gen]}").find("turns 2 and 3 both update 'gen.") !=
+          std::string::npos);
+    CHECK(problem(files.turn(false) + ", {train: [generator]}").find("'generator' matches no") !=
+          std::string::npos);
+    CHECK(problem(both + ", {trains: [gen]}").find("did you mean 'train'") != std::string::npos);
+    CHECK(problem(both, "mode: forward, ").find("training.mode: forward") != std::string::npos);
+    const std::string shared = files.scenario(Case{.shared = true, .accumulate = 2});
+    CHECK(problem_of(shared).find("each micro-batch has its own") != std::string::npos);
+    CHECK(problem_of(files.scenario(Case{}) + "policies: [checkpoint_every]\n")
+              .find("'checkpoint_every' decides about one loss") != std::string::npos);
+  }
+}
+
+}  // namespace tidemark::test::turns_test
+#endif
