@@ -140,7 +140,8 @@ Examples:
   tidemark run gpt2 --gpu ./my-a100.yaml)");
   app->add_option("PROFILE", profile, "a GPU or the file of a profile")->required();
   app->add_option("MEASURED", tables,
-                  "CSV files, traces of PyTorch's profiler (*.json), or folders")
+                  "CSV files, traces of PyTorch's profiler (*.json), or folders of CSV files and "
+                  "*.pt.trace.json")
       ->required()
       ->type_name("FILE");
   app->add_option("-o,--output", output, "file of the new profile, which extends the old one")

@@ -115,7 +115,8 @@ Examples:
   tidemark validate measured.csv
   tidemark validate measured.csv --gpu ./my-a100.yaml --json)");
   app->add_option("MEASURED", tables,
-                  "CSV files, traces of PyTorch's profiler (*.json), or folders")
+                  "CSV files, traces of PyTorch's profiler (*.json), or folders of CSV files and "
+                  "*.pt.trace.json")
       ->required()
       ->type_name("FILE");
   app->add_option("--gpu", profile, "a GPU or the file of a profile; default: each row's own");

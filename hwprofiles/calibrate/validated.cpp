@@ -113,9 +113,10 @@ void validate_operators(const MeasuredTable& table, const DeviceProfile* profile
     const auto [device, added] = devices.try_emplace(op.device);
     if (added) device->second = validated_detail::profile_for(op.device, profile, profiles);
     if (!device->second) {
-      ++validation.other[profile != nullptr
-                             ? std::string("other devices")
-                             : fmt::format("no profile for {}", quoted_excerpt(op.device))];
+      const std::string unknown = op.device.empty()
+                                      ? std::string("no device is named: add --gpu NAME")
+                                      : fmt::format("no profile for {}", quoted_excerpt(op.device));
+      ++validation.other[profile != nullptr ? std::string("other devices") : unknown];
       continue;
     }
     std::unique_ptr<CostModel>& model = models[*device->second];

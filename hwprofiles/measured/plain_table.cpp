@@ -53,7 +53,13 @@ std::int64_t extent_in(std::string_view text, const std::string& shape) {
   return static_cast<std::int64_t>(*number);
 }
 
-// Splits "4096x16x2048". Throws RowFault unless there are `least` to `most` extents of at least 1.
+// No operator has as many elements, multiplications or bits of operands: products stay in 63 bits.
+constexpr double kMostWork = 1e16;
+constexpr double kMostElements = 1e13;       // of an operand of a convolution
+constexpr std::int64_t kMostStep = 1 << 20;  // stride, padding
+
+// Splits "4096x16x2048". Throws RowFault unless there are `least` to `most` extents of at least 1,
+// whose product is no larger than kMostWork.
 std::vector<std::int64_t> extents(std::string_view text, std::size_t least, std::size_t most) {
   const std::string shape(text);
   std::vector<std::int64_t> found;
@@ -68,6 +74,11 @@ std::vector<std::int64_t> extents(std::string_view text, std::size_t least, std:
     throw RowFault{fmt::format("shape: expected {} extents like 4096x1024, found {}", least,
                                quoted_excerpt(shape))};
   }
+  double product = 1;
+  for (const std::int64_t extent : found)
+    product *= static_cast<double>(extent);
+  if (product > kMostWork)
+    throw RowFault{fmt::format("shape: {} is larger than any device", quoted_excerpt(shape))};
   return found;
 }
 
@@ -93,8 +104,17 @@ ConvolutionShape convolution_of(const std::string& text) {
   const std::int64_t padding = option(3, 0);
   const std::int64_t groups = option(4, 1);
   if (stride < 1 || groups < 1 || input[1] % groups != 0 || filters[0] % groups != 0 ||
-      input[2] + 2 * padding < filters[1] || input[3] + 2 * padding < filters[2]) {
+      stride > kMostStep || padding > kMostStep || input[2] + 2 * padding < filters[1] ||
+      input[3] + 2 * padding < filters[2]) {
     throw RowFault{fmt::format("shape: {} is no convolution", quoted_excerpt(text))};
+  }
+  const auto real = [](std::int64_t count) { return static_cast<double>(count); };
+  const double places = real(input[2] + 2 * padding) * real(input[3] + 2 * padding);
+  const double filter_elements =
+      real(filters[0]) * real(input[1]) * real(filters[1]) * real(filters[2]);
+  if (real(input[0]) * real(std::max(input[1], filters[0])) * places > kMostElements ||
+      filter_elements > kMostElements) {
+    throw RowFault{fmt::format("shape: {} is larger than any device", quoted_excerpt(text))};
   }
   return {.batch = input[0],
           .channels = input[1],

@@ -22,11 +22,14 @@ std::vector<std::string> measured_files(std::span<const std::string> paths) {
          entry.increment(error)) {
       const std::string name = entry->path().filename().string();
       for (const char* suffix : {".csv", ".csv.gz", ".pt.trace.json", ".pt.trace.json.gz"}) {
-        if (name.ends_with(suffix)) found.push_back(entry->path().string());
+        if (entry->is_regular_file(error) && name.ends_with(suffix))
+          found.push_back(entry->path().string());
       }
     }
     if (error) throw UserError({.file = path}, {}, "cannot be read: " + error.message());
-    if (found.empty()) throw UserError({.file = path}, {}, "the folder has no *.csv or *.csv.gz");
+    if (found.empty())
+      throw UserError({.file = path}, {},
+                      "the folder has no *.csv, *.pt.trace.json or one of them with .gz");
     std::sort(found.begin(), found.end());
     files.insert(files.end(), found.begin(), found.end());
   }

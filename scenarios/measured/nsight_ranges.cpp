@@ -46,13 +46,6 @@ std::optional<Shapes> shapes_of(std::string_view text) {
   return std::nullopt;
 }
 
-// PyTorch's name of a type.
-std::string_view torch_name(DType type) {
-  if (type == DType::kFloat16) return "c10::Half";
-  if (type == DType::kBFloat16) return "c10::BFloat16";
-  return "float";
-}
-
 // Reads the operator of a range; nothing where the name is that of something else.
 std::optional<ProfiledCall> call_of(std::string_view name, DType type) {
   constexpr std::string_view sizes = "sizes = ";
@@ -65,7 +58,7 @@ std::optional<ProfiledCall> call_of(std::string_view name, DType type) {
   auto shapes = shapes_of(name.substr(at + sizes.size()));
   if (!shapes) return std::nullopt;
   ProfiledCall call{.name = std::string(name.substr(0, end)), .dims = std::move(*shapes)};
-  call.types.assign(call.dims.size(), std::string(torch_name(type)));
+  call.types.assign(call.dims.size(), type);
   return call;
 }
 
@@ -105,8 +98,12 @@ MeasuredTable read_nsight_ranges(const CsvTable& table, std::optional<DType> dty
     }
     any = true;
     call->event = row.line;
-    const std::string kernel = type == DType::kTf32 ? "tf32" : "";
-    operators.add(*call, {{.name = kernel, .seconds = *nanoseconds * 1e-9}});
+    // A copy may be a cast, or one to or from the host: the range does not say it.
+    if (call->name == "aten::copy_") {
+      operators.count_other("copies, which may be casts");
+    } else {
+      operators.add(*call, {{.name = {}, .seconds = *nanoseconds * 1e-9}});
+    }
   }
   if (!any) {
     throw UserError({.file = table.file}, {},

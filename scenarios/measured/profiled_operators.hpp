@@ -16,8 +16,8 @@ class ProfiledOperators {
  public:
   // Adds a call with the kernels that it launched.
   void add(const ProfiledCall& call, const std::vector<ProfiledKernel>& kernels);
-  // Counts a row that is none of ours.
-  void count_other(const std::string& reason) { ++other_[reason]; }
+  // Counts rows that are none of ours.
+  void count_other(const std::string& reason, std::size_t rows = 1) { other_[reason] += rows; }
 
   // Returns the rows, in the order of operator, shape and type; `other` counts the operators that
   // have no row, by name. Throws UserError where more than half of the rows are wrong.

@@ -1,6 +1,6 @@
 #include "scenarios/measured/profiler_events.hpp"
 
-#include <cstddef>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -61,26 +61,54 @@ std::vector<Dims> shapes_in(const Json& arguments) {
   return shapes;
 }
 
-void add_event(const Json& event, int number, ProfilerEvents& trace) {
+// Returns the types of arguments by PyTorch's names.
+std::vector<std::optional<DType>> types_in(const Json& arguments) {
+  static const std::map<std::string_view, DType> known{{"double", DType::kFloat64},
+                                                       {"float", DType::kFloat32},
+                                                       {"c10::Half", DType::kFloat16},
+                                                       {"c10::BFloat16", DType::kBFloat16}};
+  std::vector<std::optional<DType>> types;
+  for (const std::string& name : texts_in(arguments, "Input type")) {
+    const auto type = known.find(name);
+    types.push_back(type == known.end() ? std::nullopt : std::optional(type->second));
+  }
+  return types;
+}
+
+// The GPUs that a trace names, and the one of its first kernel.
+struct Devices {
+  std::map<std::int64_t, std::string> names;
+  std::optional<std::int64_t> used;
+};
+
+void add_kernel(const Json& event, const Json& arguments, ProfilerEvents& trace, Devices& devices) {
+  const auto duration = event.find("dur");  // microseconds
+  if (duration == event.end() || !duration->is_number()) return;
+  if (!devices.used) devices.used = integer_in(arguments, "device");
+  const auto id = integer_in(arguments, "External id");
+  if (!id) {
+    ++trace.kernels_of_none;
+    return;
+  }
+  trace.kernels[*id].push_back(
+      {.name = text_in(event, "name"), .seconds = duration->get<double>() * 1e-6});
+}
+
+void add_event(const Json& event, int number, ProfilerEvents& trace, Devices& devices) {
   const auto arguments = event.find("args");
   if (arguments == event.end() || !arguments->is_object()) return;
-  const auto id = integer_in(*arguments, "External id");
-  if (!id) return;
   const std::string category = text_in(event, "cat");
-  const std::string name = text_in(event, "name");
-  if (category == "cpu_op") {
-    ProfiledCall call{.name = name,
-                      .dims = shapes_in(*arguments),
-                      .types = texts_in(*arguments, "Input type"),
-                      .concrete = texts_in(*arguments, "Concrete Inputs"),
-                      .event = number};
-    trace.has_shapes = trace.has_shapes || !call.dims.empty();
-    trace.calls.emplace(*id, std::move(call));
-  } else if (category == "kernel" || category == "gpu_memcpy" || category == "gpu_memset") {
-    const auto duration = event.find("dur");  // microseconds
-    if (duration == event.end() || !duration->is_number()) return;
-    trace.kernels[*id].push_back({.name = name, .seconds = duration->get<double>() * 1e-6});
-  }
+  if (category == "kernel" || category == "gpu_memcpy" || category == "gpu_memset")
+    return add_kernel(event, *arguments, trace, devices);
+  const auto id = integer_in(*arguments, "External id");
+  if (category != "cpu_op" || !id) return;
+  ProfiledCall call{.name = text_in(event, "name"),
+                    .dims = shapes_in(*arguments),
+                    .types = types_in(*arguments),
+                    .concrete = texts_in(*arguments, "Concrete Inputs"),
+                    .event = number};
+  trace.has_shapes = trace.has_shapes || !call.dims.empty();
+  trace.calls.emplace(*id, std::move(call));
 }
 
 }  // namespace
@@ -93,13 +121,14 @@ ProfilerEvents read_profiler_events(const std::string& path) {
       path,
       {.begins_with = '{', .most = kMostBytes, .free = kMaxFileBytes, .for_each_packed = 100});
   ProfilerEvents trace;
+  Devices devices;
   int number = 0;
   const auto keep = [&](int depth, Json::parse_event_t event, Json& parsed) {
     // The document is at depth 0, its members at 1, an event or a device at 2.
     if (depth != 2 || event != Json::parse_event_t::object_end) return true;
-    if (parsed.contains("ph")) add_event(parsed, ++number, trace);
-    if (trace.device.empty() && parsed.contains("totalGlobalMem"))
-      trace.device = text_in(parsed, "name");
+    if (parsed.contains("ph")) add_event(parsed, ++number, trace, devices);
+    if (parsed.contains("totalGlobalMem"))
+      devices.names[integer_in(parsed, "id").value_or(0)] = text_in(parsed, "name");
     return false;
   };
   try {
@@ -111,12 +140,14 @@ ProfilerEvents read_profiler_events(const std::string& path) {
     throw UserError({.file = path}, {},
                     "has no events; expected what torch.profiler's export_chrome_trace() writes");
   }
-  if (trace.kernels.empty()) {
+  if (trace.kernels.empty() && trace.kernels_of_none == 0) {
     throw UserError({.file = path}, {},
                     "has no kernels of a GPU; record with activities CPU and CUDA");
   }
   if (!trace.has_shapes)
     throw UserError({.file = path}, {}, "has no shapes; record with record_shapes=True");
+  const auto device = devices.names.find(devices.used.value_or(0));
+  if (device != devices.names.end()) trace.device = device->second;
   constexpr std::string_view maker = "NVIDIA ";
   if (trace.device.starts_with(maker)) trace.device.erase(0, maker.size());
   return trace;

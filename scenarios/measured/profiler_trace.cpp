@@ -20,6 +20,8 @@ MeasuredTable read_profiler_trace(const std::string& path) {
       operators.add(call->second, kernels);
     }
   }
+  if (trace.kernels_of_none > 0)
+    operators.count_other("kernels of no operator", trace.kernels_of_none);
   return operators.table(path, trace.device);
 }
 

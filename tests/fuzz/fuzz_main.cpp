@@ -60,7 +60,7 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string bytes(reinterpret_cast<const char*>(data), size);
-  // Whatever is no UserError leaves this function and ends the process, which is a finding.
+  // Any exception but a UserError ends the process, which libFuzzer reports as a finding.
   tidemark::fuzz::run_target(*chosen, bytes);
   return 0;
 }

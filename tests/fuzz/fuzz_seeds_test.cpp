@@ -19,7 +19,7 @@ namespace tidemark::fuzz_seeds_test {
 
 namespace {
 
-// Damages a text: bits flip, pieces go, come twice or come from elsewhere, numbers become extreme.
+// Damages a text: flips bits; deletes, repeats and inserts pieces; makes numbers extreme.
 class Damage {
  public:
   explicit Damage(std::uint64_t seed) : random_(seed) {}
@@ -115,6 +115,9 @@ TEST_SUITE("property") {
         }
         CHECK(fault == "");
       }
+#ifndef TIDEMARK_READS_ONNX
+      if (target.name == "onnx") continue;  // this build reads none
+#endif
       CHECK(accepted > 0);
       Damage damage(accepted);
       for (std::size_t i = 0; i < damaged; ++i) {

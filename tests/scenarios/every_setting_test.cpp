@@ -120,7 +120,6 @@ TEST_SUITE("property") {
   TEST_CASE(
       "every policy, allocator and framework on random models: refused, or verified and run") {
     const std::span<const PolicyEntry> entries = environment().policies.entries();
-    Draw draw(test::runs_long_tests() ? 77 : 7);
     const std::size_t rounds = test::runs_long_tests() ? 300 : 10;
     std::map<std::string, int> ran;
     std::size_t refused = 0;
@@ -128,6 +127,8 @@ TEST_SUITE("property") {
       const std::string name(entry.name);
       // A policy that few models suit is tried more often, until it ran.
       for (std::size_t round = 0; round < rounds || (ran[name] == 0 && round < 100); ++round) {
+        Draw draw(1000 * static_cast<std::size_t>(&entry - entries.data()) + round);
+        CAPTURE(round);
         std::vector<std::string> policies{listed(name)};
         for (std::size_t more = draw.below(3); more > 0; --more)
           policies.push_back(listed(std::string(draw.of(entries).name)));

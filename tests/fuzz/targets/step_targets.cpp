@@ -41,19 +41,19 @@ void run_model(const std::string& scenario) {
 }
 
 void run_layers(const std::string& bytes) {
-  run_model("model: {layers: " + file_with(bytes, "layers.yaml") +
-            "}\nhardware: a100-sxm-40gb\ntraining: {micro_batch: 2}\n");
+  run_model("model: {layers: \"" + file_with(bytes, "layers.yaml") +
+            "\"}\nhardware: a100-sxm-40gb\ntraining: {micro_batch: 2}\n");
 }
 void run_hf_config(const std::string& bytes) {
-  run_model("model: {hf: " + file_with(bytes, "config.json") +
-            "}\nhardware: a100-sxm-40gb\ntraining: {micro_batch: 2}\n");
+  run_model("model: {hf: \"" + file_with(bytes, "config.json") +
+            "\"}\nhardware: a100-sxm-40gb\ntraining: {micro_batch: 2}\n");
 }
 void run_onnx(const std::string& bytes) {
-  run_model("model: {onnx: " + file_with(bytes, "model.onnx") + "}\nhardware: a100-sxm-40gb\n");
+  run_model("model: {onnx: \"" + file_with(bytes, "model.onnx") + "\"}\nhardware: a100-sxm-40gb\n");
 }
 void run_cost_graph(const std::string& bytes) {
-  run_model("model: {graph: " + file_with(bytes, "graph.json") +
-            "}\nhardware: a100-sxm-40gb\nallocator: ideal\ntraining: {steps: 1}\n");
+  run_model("model: {graph: \"" + file_with(bytes, "graph.json") +
+            "\"}\nhardware: a100-sxm-40gb\nallocator: ideal\ntraining: {steps: 1}\n");
 }
 
 void set(Value& document, const std::string& key, const Value& value) {

@@ -90,6 +90,7 @@ TEST_SUITE("unit") {
     CAPTURE(held.err);
     REQUIRE(held.code == 0);
     CHECK(nlohmann::json::parse(held.out).at("groups").at(0).at("median").get<double>() < 0.1);
+    CHECK(contains(workspace.run("validate step.csv --dtype bf16").out, "add --gpu NAME"));
     workspace.write("bare.csv", report(range("forward", 5)));
     CHECK(contains(workspace.run("validate bare.csv --dtype bf16 --gpu a100-sxm-80gb").err,
                    "emit_nvtx(record_shapes=True)"));

@@ -159,8 +159,31 @@ TEST_SUITE("unit") {
                   {{"add", 3}}) == Rows{"add 4x64x768 | add fp16 | 3.0"});
     CHECK(rows_of("aten::mul", {{4, 64}, none}, {"float", "double"}, kNoNumbers, {{"mul", 3}}) ==
           Rows{"copy 4x64 | copy fp32 | 3.0"});
-    CHECK(rows_of("aten::copy_", {{4, 64}, {4, 64}, none}, kFloat, kNoNumbers, {{"copy", 3}}) ==
-          Rows{"copy 4x64 | copy fp32 | 3.0"});
+    for (const char* kernel : {"copy", "Memcpy DtoD (Device -> Device)"}) {
+      CHECK(rows_of("aten::copy_", {{4, 64}, {4, 64}, none}, kFloat, kNoNumbers, {{kernel, 3}}) ==
+            Rows{"copy 4x64 | copy fp32 | 3.0"});
+    }
+    // ReLU.
+    CHECK(rows_of("aten::clamp_min", {{4, 64}, none}, {"float", "Scalar"}, kNoNumbers,
+                  {{"k", 3}}) == Rows{"copy 4x64 | copy fp32 | 3.0"});
+    // Each gradient of a convolution by its own kernels.
+    CHECK(rows_of("aten::convolution_backward",
+                  {{2, 16, 32, 32},
+                   {2, 3, 32, 32},
+                   {16, 3, 3, 3},
+                   none,
+                   none,
+                   none,
+                   none,
+                   none,
+                   none,
+                   none,
+                   none},
+                  kFloat,
+                  {"", "", "", "", "[1, 1]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1", ""},
+                  {{"sm80_xmma_dgrad_tf32f32", 5}, {"implicit_wgrad_ffma", 7}}) ==
+          Rows{"conv_backward_data 2x3x32x32,16x3x3,1,1,1 | conv_backward_data tf32 | 5.0",
+               "conv_backward_weight 2x3x32x32,16x3x3,1,1,1 | conv_backward_weight fp32 | 7.0"});
   }
 
   TEST_CASE("what hangs on something that the trace does not say is left out and counted") {
@@ -194,6 +217,18 @@ TEST_SUITE("unit") {
                   {{"fprop", 5}}) == left_out("aten::cudnn_convolution"));
     CHECK(rows_of("aten::_softmax", {{4, 12, 64}, none, none}, kHalf, {"", "1", "False"},
                   {{"softmax", 2}}) == left_out("aten::_softmax"));
+    // PyTorch 1 does not say the axis; the other one writes fp32.
+    CHECK(rows_of("aten::_softmax", {{8, 21, 64, 64}, none, none}, kHalf, kNoNumbers,
+                  {{"softmax", 2}}) == left_out("aten::_softmax"));
+    CHECK(rows_of("aten::_softmax", {{4, 12, 64}, none, none}, kHalf, {"", "-1", "True"},
+                  {{"softmax", 2}}) == left_out("aten::_softmax"));
+    // Operands that do not go together; a copy from the host.
+    CHECK(rows_of("aten::mm", {{3, 4}, {7, 5}}, kFloat, kNoNumbers, {{"gemm", 3}}) ==
+          left_out("aten::mm"));
+    CHECK(rows_of("aten::mm", {{3, 4}, {4, 5}}, {"float", "c10::Half"}, kNoNumbers,
+                  {{"gemm", 3}}) == left_out("aten::mm"));
+    CHECK(rows_of("aten::copy_", {{4, 64}, {4, 64}}, kFloat, kNoNumbers,
+                  {{"Memcpy HtoD (Pageable -> Device)", 300}}) == left_out("aten::copy_"));
     // A cast, a broadcast, an operator that the tables do not have.
     CHECK(rows_of("aten::copy_", {{4, 64}, {4, 64}}, {"float", "c10::Half"}, kNoNumbers,
                   {{"copy", 3}}) == left_out("aten::copy_"));
@@ -214,6 +249,27 @@ TEST_SUITE("unit") {
     CHECK(table.operators.front().seconds == doctest::Approx(11e-6));
     CHECK(table.operators.front().device == "GeForce RTX 4090");
     CHECK(table.other.empty());
+    // Of two times the mean, not the one that was warmed up in.
+    TraceFile two;
+    two.call("aten::mm", {{8, 4}, {4, 6}}, kHalf, kNoNumbers, {{"gemm", 90}});
+    two.call("aten::mm", {{8, 4}, {4, 6}}, kHalf, kNoNumbers, {{"gemm", 10}});
+    CHECK(read(two).operators.front().seconds == doctest::Approx(50e-6));
+  }
+
+  TEST_CASE("the device is that of the kernels, and kernels of no operator are counted") {
+    const Workspace workspace;
+    Json trace = Json::parse(R"({"deviceProperties": [
+      {"id": 0, "name": "NVIDIA T400", "totalGlobalMem": 1},
+      {"id": 1, "name": "NVIDIA A100-SXM4-80GB", "totalGlobalMem": 1}], "traceEvents": [
+      {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "args": {"External id": 5,
+       "Input Dims": [[8, 4], [4, 6]], "Input type": ["float", "float"]}},
+      {"ph": "X", "cat": "kernel", "name": "k", "dur": 2, "args": {"External id": 5, "device": 1}},
+      {"ph": "X", "cat": "kernel", "name": "k", "dur": 2, "args": {"device": 1}}]})");
+    workspace.write("t.json", trace.dump());
+    const MeasuredTable table = read_profiler_trace((workspace.folder() / "t.json").string());
+    REQUIRE(table.operators.size() == 1);
+    CHECK(table.operators.front().device == "A100-SXM4-80GB");
+    CHECK(table.other.at("kernels of no operator") == 1);
   }
 
   TEST_CASE("files that are no such traces say what to record") {
