@@ -12,8 +12,9 @@
 
 namespace tidemark {
 
-// Calls work(i) for each i below `count`, the calling thread included. Where the system cannot start
-// as many threads, those that run do all the work. The first exception ends it and is thrown again.
+// Calls work(i) for each i below `count`, the calling thread included. Where the system cannot
+// start as many threads, those that run do all the work. The first exception ends it and is thrown
+// again.
 template <class Work>
 void for_each_parallel(std::size_t count, int threads, Work&& work) {
   std::atomic<std::size_t> next{0};
