@@ -55,14 +55,17 @@ AddressLayout layout_of(const TorchRecorder& recorder, const MemoryTimeline& tim
         const bool completes =
             entry.action == TorchTraceAction::kFreeCompleted && entry.allocation == freed;
         if (completes) break;
-        while (point < timeline.points.size() &&
-               timeline.points[point].allocation != entry.allocation)
-          ++point;
-        if (point == timeline.points.size()) {
+        std::size_t found = point;
+        while (found < timeline.points.size() &&
+               timeline.points[found].allocation != entry.allocation)
+          ++found;
+        if (found == timeline.points.size()) {
+          // Under eviction a run that fails may give back what the timeline has no points of.
+          if (entry.action != TorchTraceAction::kAlloc) break;
           throw InternalError("the allocator's trace and the timeline are not of the same run");
         }
         if (entry.action == TorchTraceAction::kAlloc) layout.addresses.push_back(entry.address);
-        ++point;
+        point = found + 1;
       }
     }
     freed = entry.action == TorchTraceAction::kFreeRequested ? entry.allocation : AllocationId();

@@ -272,8 +272,7 @@ TrainedModel build_turns(const StepSpec& spec) {
     const Graph graph = rewritten_model(*turn.step, model);
     TrainingGraph& made = turns.emplace_back(differentiated(*turn.step, graph, model.passes));
     choose_updates(made, turn.train);
-    for (std::string& warning : training_warnings(*turn.step, graph, made))
-      model.warnings.push_back(std::move(warning));
+    warn_of_training(*turn.step, graph, made, model);
   }
   relate_gradients(turns, spec.training.zero_grad);
   for (std::string& warning : turn_warnings(turns))
@@ -317,8 +316,7 @@ TrainedModel build_training(const StepSpec& spec) {
     }
     if (pipeline != nullptr) return build_stages(spec, *pipeline, graph, std::move(model));
     model.training = build_training_detail::train_model(spec, graph, model.passes);
-    for (std::string& warning : training_warnings(spec, graph, model.training))
-      model.warnings.push_back(std::move(warning));
+    warn_of_training(spec, graph, model.training, model);
   }
   warn_of_flat_parts(spec, model.training, model.warnings);
   sum_figures(model);

@@ -18,6 +18,7 @@
 #include "sim/step/smallest_capacity.hpp"
 #include "sim/step/step_cost.hpp"
 #include "sim/step/step_device.hpp"
+#include "sim/step/training_warnings.hpp"
 
 namespace tidemark {
 namespace simulate_detail {
@@ -347,7 +348,7 @@ PointResult model_figures(const StepSpec& spec, const TrainedModel& model) {
   point.allocator = spec.allocator->traits();
   point.host_capacity = spec.device.host.memory;
   point.nvme_capacity = spec.device.nvme.capacity;
-  point.warnings = model.warnings;
+  point.warnings = warnings_of_point(spec, model);
   if (const std::string_view remark = spec.allocator->remark(); !remark.empty())
     point.warnings.emplace_back(remark);
   const DType wanted = compute_type(spec);

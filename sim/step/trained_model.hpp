@@ -33,6 +33,8 @@ struct TrainedModel {
   Elements parameter_count;  // parameters of the whole model, each counted once
   Elements trainable_parameter_count;
   std::vector<std::string> warnings;  // see training_warnings.hpp
+  // The first block trains something, and nothing that enters it has a gradient.
+  bool enters_without_gradient = false;
   std::vector<PassTime> passes;
 
   // A pipeline's stage: its number, the blocks of its chunks, and its work in each step. Empty

@@ -75,8 +75,19 @@ bool is_idle(const StepSpec& spec, std::size_t policy) {
          !policy_of(spec.policies[policy]).acts_in_evaluation(spec.training.evaluates_loss);
 }
 
-std::vector<std::string> training_warnings(const StepSpec& spec, const Graph& graph,
-                                           const TrainingGraph& training) {
+void warn_of_training(const StepSpec& spec, const Graph& graph, const TrainingGraph& training,
+                      TrainedModel& model) {
+  if (spec.training.mode != StepMode::kTrain) return;
+  model.enters_without_gradient = model.enters_without_gradient ||
+                                  training_warnings_detail::enters_without_gradient(graph);
+  if (training.trained.empty() && graph.trainable_parameter_count() > Elements(0)) {
+    model.warnings.emplace_back(
+        "nothing is trained: the loss depends on no parameter that is trained, as with merged "
+        "adapters");
+  }
+}
+
+std::vector<std::string> warnings_of_point(const StepSpec& spec, const TrainedModel& model) {
   std::vector<std::string> warnings;
   if (is_roofline_only(spec.device)) {
     warnings.push_back(fmt::format(
@@ -87,21 +98,16 @@ std::vector<std::string> training_warnings(const StepSpec& spec, const Graph& gr
   if (spec.training.mode != StepMode::kTrain) {
     const std::vector<std::string> idle = training_warnings_detail::evaluation_warnings(spec);
     warnings.insert(warnings.end(), idle.begin(), idle.end());
-    return warnings;
   }
   const std::string_view reentrant = training_warnings_detail::reentrant_policy(spec);
-  if (!reentrant.empty() && training_warnings_detail::enters_without_gradient(graph)) {
+  if (!reentrant.empty() && model.enters_without_gradient) {
     warnings.push_back(fmt::format(
         "{} is reentrant, and no input of the first block requires a gradient: PyTorch "
         "gives the parameters in it none ('None of the inputs have "
         "requires_grad=True'); write reentrant: false, or input_gradients: true in lora",
         reentrant));
   }
-  if (training.trained.empty() && graph.trainable_parameter_count() > Elements(0)) {
-    warnings.emplace_back(
-        "nothing is trained: the loss depends on no parameter that is trained, as with merged "
-        "adapters");
-  }
+  warnings.insert(warnings.end(), model.warnings.begin(), model.warnings.end());
   return warnings;
 }
 

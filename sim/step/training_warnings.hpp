@@ -8,16 +8,24 @@
 #include "graph/ir/graph.hpp"
 #include "graph/ir/training_graph.hpp"
 #include "sim/step/step_spec.hpp"
+#include "sim/step/trained_model.hpp"
 
 namespace tidemark {
 
 // Whether the step trains nothing and the policy at this place of the list does nothing in it.
 [[nodiscard]] bool is_idle(const StepSpec& spec, std::size_t policy);
 
-// Returns a sentence for each setting with which PyTorch would train less than the figures suggest:
-// reentrant checkpointing of blocks whose inputs have no gradient, and parameters that the loss
-// does not depend on. `graph` is the model before it is differentiated.
-[[nodiscard]] std::vector<std::string> training_warnings(const StepSpec& spec, const Graph& graph,
-                                                         const TrainingGraph& training);
+// Fills in what the warnings of a model's points follow from. `graph` is the model before it is
+// differentiated. Models are shared by points of several devices and residency policies, so that
+// nothing of these is looked at.
+void warn_of_training(const StepSpec& spec, const Graph& graph, const TrainingGraph& training,
+                      TrainedModel& model);
+
+// Returns a sentence for each setting with which a point says less than its figures suggest, or
+// PyTorch would train less: reentrant checkpointing of blocks whose inputs have no gradient,
+// parameters that the loss does not depend on, devices of which little is known. Those of the model
+// are among them.
+[[nodiscard]] std::vector<std::string> warnings_of_point(const StepSpec& spec,
+                                                         const TrainedModel& model);
 
 }  // namespace tidemark

@@ -1,3 +1,4 @@
+#include <array>
 #include <string>
 #include <vector>
 
@@ -302,6 +303,40 @@ sweep: {matrix: {training.micro_batch: [1, 64]}}
     const Outcome full = w.run("run s.yaml -s training.loader.worker_memory=100GiB");
     CHECK(full.code == 1);
     CHECK(contains(full.out, "the data loader keeps 400 GiB of host memory"));
+  }
+
+  TEST_CASE("points that share a model have warnings of their own") {
+    const Workspace workspace;
+    // lora leaves the input of the first block without a gradient.
+    workspace.write("s.yaml",
+                    "model: {preset: gpt, layers: 2, width: 32, heads: 2, vocab: 64}\n"
+                    "hardware: h100-sxm-80gb\ntraining: {sequence: 16}\nsweep:\n  include:\n"
+                    "  - {hardware: tpu-v4-32gb, policies: [lora]}\n  - {policies: [lora]}\n"
+                    "  - {policies: [lora, checkpoint_every: {reentrant: true}]}\n");
+    const auto points =
+        nlohmann::json::parse(workspace.run("sweep s.yaml -o o -j 1 --json").out).at("points");
+    REQUIRE(points.size() == 3);
+    const std::array<std::string, 3> expected{"roofline", "", "reentrant"};
+    for (std::size_t i = 0; i < 3; ++i) {
+      CAPTURE(i);
+      const std::string warnings =
+          points.at(i).contains("warnings") ? points.at(i).at("warnings").dump() : "";
+      for (const char* word : {"roofline", "reentrant"})
+        CHECK(contains(warnings, word) == (expected.at(i) == word));
+    }
+  }
+
+  TEST_CASE("a report is drawn of a step that runs out of memory under eviction") {
+    const Workspace workspace;
+    workspace.write("s.yaml",
+                    "model: {preset: gpt2, layers: 2}\n"
+                    "hardware: {gpu: v100-sxm-16gb, hbm: {capacity: 700MiB}}\n"
+                    "training: {sequence: 48, micro_batch: 5, optimizer: sgd, precision: "
+                    "fp16_mixed}\npolicies: [eviction: {min_bytes: 1MiB}]\n");
+    const Outcome outcome = workspace.run("run s.yaml -o out");
+    CAPTURE(outcome.err);
+    CHECK(outcome.code == 1);
+    CHECK(workspace.exists("out/report.html"));
   }
 
   TEST_CASE("formats without a folder are not left out without a word") {
