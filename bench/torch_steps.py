@@ -92,6 +92,48 @@ def bytes_of(tensors):
     return sum(t.numel() * t.element_size() for t in tensors)
 
 
+def peaks_by_part(profiler, parts, live):
+    """Returns the most bytes that are live in each marked part, without workspaces; `live` at first."""
+    events, roots = [], []
+
+    def walk(node, path, kernel, slices=None):
+        if str(node.tag).endswith("Allocation"):
+            events.append([node.start_time_ns, node.extra_fields.alloc_size, node.extra_fields.ptr, path, kernel or slices, ""])
+            return
+        name = node.name if isinstance(node.name, str) else node.name()
+        if kernel is None and "::" in name and not name.startswith(("torch::autograd", "autograd::")) and not is_composite(name):
+            kernel = id(node)
+        if name == "torch::autograd::CopySlices":
+            slices = id(node)  # what composites make and it drops lives inside it
+        for child in node.children:
+            walk(child, path + (name,), kernel, slices)
+
+    for root in profiler.kineto_results.experimental_event_tree():
+        roots.append(root)  # the tree must outlive the ids of its nodes
+        walk(root, (), None)
+    events.sort(key=lambda event: event[0])
+    part, peaks, made, mark = "", {}, {}, None
+    workspaces = set()
+    for i, (_, size, address, path, kernel, _) in enumerate(events):
+        if FIRST_MARK <= size < FIRST_MARK + len(parts):
+            part, mark = parts[size - FIRST_MARK], i  # not its address, at which a tensor may follow
+        events[i][5] = part
+        if size > 0:
+            made[address] = i
+        elif address in made:
+            j = made.pop(address)
+            number = part.endswith("optimizer") and events[j][1] == 8 and not events[j][3]
+            if mark == j or number or (kernel is not None and events[j][4] == kernel):
+                workspaces |= {i, j}
+        else:
+            workspaces.add(i)  # made before the recording, and not counted
+    for i, (_, size, _, _, _, part) in enumerate(events):
+        live += 0 if i in workspaces else size
+        if part:
+            peaks[part] = max(peaks.get(part, 0), live)
+    return peaks
+
+
 def record(model, inputs, target, training):
     """Returns saved bytes and the peaks by phase of the third step."""
     targets = [] if target is None else [target]
@@ -137,46 +179,12 @@ def record(model, inputs, target, training):
         step(False)
         step(False)
         step(True)
-    events, roots = [], []
-
-    def walk(node, path, kernel, slices=None):
-        if str(node.tag).endswith("Allocation"):
-            events.append([node.start_time_ns, node.extra_fields.alloc_size, node.extra_fields.ptr, path, kernel or slices, ""])
-            return
-        name = node.name if isinstance(node.name, str) else node.name()
-        if kernel is None and "::" in name and not name.startswith(("torch::autograd", "autograd::")) and not is_composite(name):
-            kernel = id(node)
-        if name == "torch::autograd::CopySlices":
-            slices = id(node)  # what composites make and it drops lives inside it
-        for child in node.children:
-            walk(child, path + (name,), kernel, slices)
-
-    for root in profiler.kineto_results.experimental_event_tree():
-        roots.append(root)  # the tree must outlive the ids of its nodes
-        walk(root, (), None)
-    events.sort(key=lambda event: event[0])
-    part, live, peaks, made, mark = "", from_start, {}, {}, None
-    workspaces = set()
-    for i, (_, size, address, path, kernel, _) in enumerate(events):
-        if FIRST_MARK <= size < FIRST_MARK + len(PARTS):
-            part, mark = PARTS[size - FIRST_MARK], i  # not its address, at which a tensor may follow
-        events[i][5] = part
-        if size > 0:
-            made[address] = i
-        elif address in made:
-            j = made.pop(address)
-            number = part == "optimizer" and events[j][1] == 8 and not events[j][3]
-            if mark == j or number or (kernel is not None and events[j][4] == kernel):
-                workspaces |= {i, j}
-        else:
-            workspaces.add(i)  # made before the recording, and not counted
-    live += bytes_of(model.parameters()) + bytes_of(model.buffers()) + bytes_of(inputs) + bytes_of(targets)
+    live = from_start + bytes_of([*model.parameters(), *model.buffers(), *inputs, *targets])
     phases = {"zero_grad": "forward", "forward": "forward", "loss": "forward", "backward": "backward"}
-    for i, (_, size, _, _, _, part) in enumerate(events):
-        live += 0 if i in workspaces else size
-        if part:
-            phase = phases.get(part, "optimizer")
-            peaks[phase] = max(peaks.get(phase, 0), live)
+    peaks = {}
+    for part, peak in peaks_by_part(profiler, PARTS, live).items():
+        phase = phases.get(part, "optimizer")
+        peaks[phase] = max(peaks.get(phase, 0), peak)
     own = {t.storage().data_ptr() for t in [*model.parameters(), *model.buffers(), *inputs, *targets]}
     saved = {}
 
