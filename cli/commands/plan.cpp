@@ -108,6 +108,11 @@ Planned planned_graph(const ScenarioInput& input, const Console& console) {
         name));
   }
   const Scenario scenario = input.first_point(input.environment(console));
+  if (!scenario.turns.empty()) {
+    throw UserError(
+        {}, "training.turns",
+        "a plan is about one loss and its backward: plan the model of a turn by itself");
+  }
   return {.costs = cost_graph_of(scenario, build_training(scenario).training),
           .timed = static_cast<bool>(scenario.source.forward)};
 }

@@ -349,6 +349,15 @@ static std::string model_name(const std::string& name) {
   return (config ? path.parent_path().filename() : path.stem()).string();
 }
 
+// Names the optimizer, or those of the turns of a step.
+std::string optimizer_words(const Scenario& scenario) {
+  if (scenario.turns.empty()) return std::string(name_of(scenario.training.optimizer.kind));
+  std::vector<std::string_view> names;
+  for (const Turn& turn : scenario.turns)
+    names.push_back(name_of(turn.step->training.optimizer.kind));
+  return fmt::format("{} in turn", fmt::join(names, " and "));
+}
+
 std::string setting_line(const PointResult& point, const Scenario& scenario,
                          const TrainedModel& model) {
   const TrainingGraph& graph = model.training;
@@ -368,7 +377,7 @@ std::string setting_line(const PointResult& point, const Scenario& scenario,
   text += fmt::format("; {}, {}", rules_of(scenario.training.precision).name,
                       scenario.training.model.generation ? "text generation"
                       : evaluates                        ? "forward only"
-                                  : name_of(scenario.training.optimizer.kind));
+                                                         : optimizer_words(scenario));
   text += scenario.policy_names.empty()
               ? std::string("; no policy")
               : fmt::format("; {}", fmt::join(scenario.policy_names, " + "));

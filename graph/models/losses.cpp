@@ -52,17 +52,28 @@ TensorId soft_cross_entropy(ModelBuilder& b, TensorId logits) {
   return b.add("scale", {negative}, {{"inside_operator", std::int64_t{1}}});
 }
 
+// Autocast lists functions that are several operators here: it converts their arguments. Those that
+// read the arguments, and the last one, say so (policies/rewrite/autocast.cpp).
+Attributes reads_converted(Attributes attributes = {}) {
+  attributes.set("reads_converted", std::int64_t{1});
+  return attributes;
+}
+Attributes ends_call() {
+  return {{"ends_converted_call", std::int64_t{1}}};
+}
+
 // (xlogy(target, target) - target * log_probabilities).mean()
 TensorId kl_div(ModelBuilder& b, TensorId x) {
   const TensorId targets = targets_like(b, x);
   const TensorId entropy = b.add("log", {targets});
-  return b.add("mean", {b.add("sub", {entropy, b.multiply(targets, x)})});
+  const TensorId products = b.add("mul", {targets, x}, reads_converted());
+  return b.add("mean", {b.add("sub", {entropy, products})}, ends_call());
 }
 
 // (prediction - target).abs().mean()
 TensorId l1_loss(ModelBuilder& b, TensorId x) {
-  const TensorId difference = b.add("sub", {x, targets_like(b, x)});
-  return b.add("mean", {b.add("abs", {difference})});
+  const TensorId difference = b.add("sub", {x, targets_like(b, x)}, reads_converted());
+  return b.add("mean", {b.add("abs", {difference})}, ends_call());
 }
 
 TensorId of_family(ModelBuilder& b, TensorId x, std::string_view family) {
@@ -76,7 +87,8 @@ TensorId nll_loss(ModelBuilder& b, TensorId x) {
 
 // (x * y).sum(-1)
 TensorId dot(ModelBuilder& b, TensorId x, TensorId y) {
-  return b.add("sum", {b.multiply(x, y)}, {{"axes", std::vector<std::int64_t>{-1}}});
+  const TensorId products = b.add("mul", {x, y}, reads_converted());
+  return b.add("sum", {products}, {{"axes", std::vector<std::int64_t>{-1}}});
 }
 
 // cosine_embedding_loss in Loss.cpp: 1 - cos where the target is 1, max(0, cos - margin) where it
@@ -92,14 +104,16 @@ TensorId cosine_embedding(ModelBuilder& b, TensorId x, TensorId y) {
   const TensorId same = b.add("neg", {cosine});
   const TensorId other = b.add("clamp", {b.add("add_scalar", {cosine}, inside)},
                                {{"in_place", std::int64_t{1}}, {"bounds", std::int64_t{1}}});
-  return b.add("mean", {b.add("add", {b.add("masked_fill", {same, targets}),
-                                      b.add("masked_fill", {other, targets})})});
+  return b.add("mean",
+               {b.add("add", {b.add("masked_fill", {same, targets}),
+                              b.add("masked_fill", {other, targets})})},
+               ends_call());
 }
 
 // pairwise_distance: the norm of x - y + 1e-6 over the last axis.
 TensorId distance(ModelBuilder& b, TensorId x, TensorId y) {
-  const TensorId difference =
-      b.add("add_scalar", {b.add("sub", {x, y})}, {{"inside_operator", std::int64_t{1}}});
+  const TensorId difference = b.add("add_scalar", {b.add("sub", {x, y}, reads_converted())},
+                                    {{"inside_operator", std::int64_t{1}}});
   return b.add("norm", {difference}, {{"axes", std::vector<std::int64_t>{-1}}});
 }
 
@@ -110,7 +124,7 @@ TensorId triplet(ModelBuilder& b, std::span<const TensorId> results) {
   const TensorId with_margin =
       b.add("add_scalar", {positive}, {{"inside_operator", std::int64_t{1}}});
   const TensorId difference = b.add("sub", {with_margin, negative});
-  return b.add("mean", {b.add("clamp", {difference}, {{"bounds", std::int64_t{1}}})});
+  return b.add("mean", {b.add("clamp", {difference}, {{"bounds", std::int64_t{1}}})}, ends_call());
 }
 
 // ctc_loss in LossCTC.cpp: each sample's loss over the length of its target, and their mean.

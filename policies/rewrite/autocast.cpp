@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -96,12 +98,16 @@ class AutocastNodes {
  private:
   [[nodiscard]] TensorId cast(GraphCopy& copy, TensorId tensor, DType dtype, LayerId layer);
   void hold_converted_logits(GraphCopy& copy, NodeId id, NodeId kept);
+  void begin_call(GraphCopy& copy, NodeId first);
+  void end_call(GraphCopy& copy, NodeId last);
 
   DType low_;
   bool cache_;
   const FrameworkRules& rules_;
   IdVector<TensorId, TensorId> low_precision_of_;  // by parameter of the copy: autocast's cache
   TensorId converted_logits_;
+  // Arguments of a call of several operators that is under way, by those of the source.
+  std::map<TensorId, TensorId> converted_arguments_;
 };
 
 // at::autocast::cached_cast: only leaves that need a gradient are cached, and only in the low type.
@@ -136,6 +142,37 @@ void AutocastNodes::hold_converted_logits(GraphCopy& copy, NodeId id, NodeId kep
   }
 }
 
+// What is listed may be a function of several operators (l1_loss, kl_div): its arguments are
+// converted, from the last to the first, when it is called.
+void AutocastNodes::begin_call(GraphCopy& copy, NodeId first) {
+  const IdVector<NodeId, Node>& nodes = copy.source().nodes;
+  std::set<TensorId> made_before;
+  for (NodeId id(0U); id < first; id = NodeId(id.value + 1))
+    made_before.insert(nodes[id].outputs.begin(), nodes[id].outputs.end());
+  std::vector<TensorId> arguments;
+  for (NodeId id = first; nodes.contains(id); id = NodeId(id.value + 1)) {
+    if (nodes[id].attributes.flag("reads_converted")) {
+      for (const TensorId in : nodes[id].inputs) {
+        const bool known = std::find(arguments.begin(), arguments.end(), in) != arguments.end();
+        if (!known && made_before.contains(in)) arguments.push_back(in);
+      }
+    }
+    if (nodes[id].attributes.flag("ends_converted_call")) break;
+  }
+  for (std::size_t i = arguments.size(); i-- > 0;) {
+    converted_arguments_[arguments[i]] =
+        cast(copy, copy.at(arguments[i]), DType::kFloat32, nodes[first].layer);
+  }
+}
+
+// The call holds its converted arguments until it returns.
+void AutocastNodes::end_call(GraphCopy& copy, NodeId last) {
+  for (const auto& [argument, converted] : converted_arguments_) {
+    if (converted != copy.at(argument)) copy.result().locals.push_back({converted, last});
+  }
+  converted_arguments_.clear();
+}
+
 void AutocastNodes::rewrite(GraphCopy& copy, NodeId id) {
   const Node& node = copy.source().nodes[id];
   std::vector<TensorId> inputs = copy.inputs_of(id);
@@ -157,6 +194,13 @@ void AutocastNodes::rewrite(GraphCopy& copy, NodeId id) {
     if (inside) attributes.set("dtype", std::string(name_of(DType::kFloat32)));
     policy = inside ? CastPolicy::kAsGiven : CastPolicy::kFloat32;
   }
+  if (attributes.flag("reads_converted")) {
+    if (converted_arguments_.empty()) begin_call(copy, id);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const auto converted = converted_arguments_.find(node.inputs[i]);
+      if (converted != converted_arguments_.end()) inputs[i] = converted->second;
+    }
+  }
   if (policy != CastPolicy::kAsGiven) {
     const DType dtype = policy == CastPolicy::kLow ? low_ : DType::kFloat32;
     // WrapFunction_ calls F(cached_cast(args)...), and g++ evaluates arguments from the last to the
@@ -164,7 +208,10 @@ void AutocastNodes::rewrite(GraphCopy& copy, NodeId id) {
     for (std::size_t i = inputs.size(); i-- > 0;)
       inputs[i] = cast(copy, inputs[i], dtype, node.layer);
   }
-  hold_converted_logits(copy, id, copy.keep(id, std::move(inputs), std::move(attributes)));
+  const bool ends_call = attributes.flag("ends_converted_call");
+  const NodeId kept = copy.keep(id, std::move(inputs), std::move(attributes));
+  hold_converted_logits(copy, id, kept);
+  if (ends_call) end_call(copy, kept);
 }
 
 // An operator outside autocast gets the types that it had before.
