@@ -262,6 +262,10 @@ export async function manyPoints(checks, name, least, limits) {
   checks.check(
       Math.min(...paints) < limits.paint, `${name} paints in time`,
       paints.map((wait) => `${Math.round(wait)} ms`).join(', '));
+  const text = await page.evaluate(() => document.body.textContent);
+  checks.check(
+      text.includes('only those with charts have their terms'),
+      'the differences say which points they know');
   const rows = await rowsOf(page).count();
   checks.check(rows === 200, 'few rows are in the page at a time', rows);
   for (const column of ['time of a sample', 'device memory', 'status']) {

@@ -26,6 +26,18 @@ const OnnxNode* producer(const OnnxLowering& l, OnnxValueId value, std::string_v
   return &l.file().nodes[source];
 }
 
+// Returns the weight of the linear layer that computes `value`: a Gemm or, without a bias, the
+// product with the transposed weight. Invalid where it is something else.
+OnnxValueId weight_of(const OnnxLowering& l, OnnxValueId value) {
+  if (const OnnxNode* gemm = producer(l, value, "Gemm"); gemm != nullptr)
+    return gemm->inputs.size() >= 2 ? gemm->inputs[1] : OnnxValueId();
+  const OnnxNode* product = producer(l, value, "MatMul");
+  const OnnxNode* transposed =
+      product == nullptr ? nullptr : producer(l, product->inputs[1], "Transpose");
+  const bool of_parameter = transposed != nullptr && l.is_initializer(transposed->inputs[0]);
+  return of_parameter ? transposed->inputs[0] : OnnxValueId();
+}
+
 // The exporter repeats a constant, such as a state of zeros, for each reader.
 bool is_same(OnnxLowering& l, OnnxValueId a, OnnxValueId b) {
   if (a == b) return true;
@@ -43,7 +55,7 @@ bool makes_gates(const OnnxNode& split, std::size_t count) {
 // Begins at the Split of the input's product; that of the state stands behind it.
 bool match_gru_cell(OnnxLowering& l) {
   const OnnxNode& of_input = l.node();
-  if (!makes_gates(of_input, 3) || producer(l, of_input.inputs[0], "Gemm") == nullptr) return false;
+  if (!makes_gates(of_input, 3) || !weight_of(l, of_input.inputs[0]).valid()) return false;
   OnnxMatch m(l);
   const OnnxValueId reset_sum = m.next("Add", of_input.outputs[0], 1);
   if (!reset_sum.valid()) return false;
@@ -52,9 +64,10 @@ bool match_gru_cell(OnnxLowering& l) {
   if (of_state == nullptr || !makes_gates(*of_state, 3) || of_state->outputs[0] != first) {
     return false;
   }
-  const OnnxNode* product = producer(l, of_state->inputs[0], "Gemm");
-  if (product == nullptr || !l.uses().only_reader(of_state->inputs[0]).valid()) return false;
-  const OnnxValueId h = product->inputs[0];
+  const OnnxValueId weight = weight_of(l, of_state->inputs[0]);
+  if (!weight.valid() || !l.uses().only_reader(of_state->inputs[0]).valid()) return false;
+  const OnnxNode& product = m.node_of(of_state->inputs[0]);
+  const OnnxValueId h = product.inputs[0];
   const OnnxValueId reset = m.next("Sigmoid", reset_sum, 0);
   const OnnxValueId update_sum = m.next("Add", of_input.outputs[1], 1, of_state->outputs[1]);
   if (!reset.valid() || !update_sum.valid()) return false;
@@ -68,15 +81,14 @@ bool match_gru_cell(OnnxLowering& l) {
   if (!difference.valid() || !is_same(l, m.node_of(difference).inputs[0], h)) return false;
   const OnnxValueId kept = m.next("Mul", difference, 0, update);
   const OnnxValueId result = kept.valid() ? m.next("Add", kept, 0, candidate) : OnnxValueId();
-  const bool known =
-      product->inputs.size() >= 2 && l.tensor(h).valid() && l.tensor(product->inputs[1]).valid();
+  const bool known = l.tensor(h).valid() && l.tensor(weight).valid();
   if (!result.valid() || !known) return false;
   m.take(of_state->outputs[0]);
   m.take(of_state->inputs[0]);
   ModelBuilder& b = l.builder();
-  const TensorId bias = product->has_input(2) ? l.tensor(product->inputs[2]) : TensorId();
+  const TensorId bias = product.has_input(2) ? l.tensor(product.inputs[2]) : TensorId();
   const TensorId state = l.tensor(h);
-  const TensorId hgates = b.linear_with(state, l.tensor(product->inputs[1]), bias);
+  const TensorId hgates = b.linear_with(state, l.tensor(weight), bias);
   auto cell = cell_of(l, b.shape(state)[-1]);
   m.finish(result, cell.gru(l.operand(0), hgates, state));
   return true;
@@ -84,8 +96,8 @@ bool match_gru_cell(OnnxLowering& l) {
 
 // Begins at the sum of the products of state and input.
 bool match_lstm_cell(OnnxLowering& l) {
-  if (l.node().inputs.size() != 2 || producer(l, l.node().inputs[0], "Gemm") == nullptr ||
-      producer(l, l.node().inputs[1], "Gemm") == nullptr) {
+  if (l.node().inputs.size() != 2 || !weight_of(l, l.node().inputs[0]).valid() ||
+      !weight_of(l, l.node().inputs[1]).valid()) {
     return false;
   }
   const OnnxNodeId reader = l.uses().only_reader(l.node().outputs.front());

@@ -97,6 +97,7 @@ export function differencePanel(points, summary, load) {
   const built =
       points.filter((point) => point.status !== 'error' && !point.sharesRun && point.memory.peak);
   if (built.length < 2) return null;
+  const others = points.some((point) => point.status !== 'error' && !point.memory.peak);
   const charted = built.filter((point) => point.charts);
   const [first, second] = charted.length < 2 ? built : charted;
   const select = (chosen, label) => make(
@@ -124,7 +125,8 @@ export function differencePanel(points, summary, load) {
   };
   const element = panel(
       'What makes the difference',
-      'Every term of two peaks; the terms of each add up to its total.',
+      `Every term of two peaks; the terms of each add up to its total.${
+          others ? ' Of so many points only those with charts have their terms in the page.' : ''}`,
       make('p.pair', make('label', 'A ', from), make('label', 'B ', to)), device, live);
   return {element, show: draw};
 }
