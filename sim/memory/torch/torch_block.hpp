@@ -23,6 +23,9 @@ struct TorchBlock
   Bytes address;
   TorchBlock* previous = nullptr;
   TorchBlock* next = nullptr;
+  // The free blocks next to it in the order of its pool; null at its ends.
+  TorchBlock* smaller = nullptr;
+  TorchBlock* larger = nullptr;
   Bytes requested;  // size asked for by the last owner, before rounding
   Bytes range{-1};  // start of its expandable range; -1: made by cudaMalloc
   // searches of the pool when it became free; only counted with collection

@@ -136,27 +136,6 @@ TorchBlock* TorchCachingAllocator::allocate_again(Bytes bytes, TorchStream strea
   return block == nullptr ? nullptr : hand_out(request, block, false);
 }
 
-void TorchCachingAllocator::note_out_of_memory(Bytes bytes, TorchStream stream) {
-  const Request request = request_for(bytes, stream);
-  ++statistics_.num_ooms;
-  const Bytes device_free = device_.available();
-  note(SegmentAction::kOutOfMemory, device_free, request.size, stream);
-  out_of_memory_ = {.segment = request.segment,
-                    .capacity = device_.capacity(),
-                    .device_free = device_free,
-                    .allowed = std::nullopt,
-                    .allocated = statistics_.allocated_bytes.all.current,
-                    .reserved = statistics_.reserved_bytes.all.current};
-  for (const std::unique_ptr<Stream>& pools : streams_) {
-    if (!pools->is_private) continue;
-    for (const Pool& pool : pools->pools) {
-      for (const TorchBlock& block : pool.free)
-        out_of_memory_.private_pools += block.size;
-    }
-  }
-  if (options_.memory_fraction) out_of_memory_.allowed = allowed_;
-}
-
 // Finds the best fit on the stream; it stays in its pool. Only the first candidate is looked at, so
 // an oversize block may hide a fitting one behind it.
 TorchBlock* TorchCachingAllocator::find_free(const Request& request) {
@@ -231,52 +210,64 @@ TorchBlock* TorchCachingAllocator::hand_out(const Request& request, TorchBlock* 
       insert_free(*tail);
     }
     if (counts && was_split) {
-      statistics_.inactive_split_bytes.add(large, -request.size);
+      statistics_.inactive_split_bytes.fall(large, request.size);
     } else if (counts) {
-      statistics_.inactive_split_bytes.add(large, tail->size);
-      statistics_.inactive_split.add(large, 1);
+      statistics_.inactive_split_bytes.rise(large, tail->size);
+      statistics_.inactive_split.rise(large, 1);
     }
   } else {
     if (pooled) take_from_pool(*block);
     if (counts && was_split) {
-      statistics_.inactive_split_bytes.add(large, -block->size);
-      statistics_.inactive_split.add(large, -1);
+      statistics_.inactive_split_bytes.fall(large, block->size);
+      statistics_.inactive_split.fall(large, 1);
     }
   }
   block->allocated = true;
   block->requested = request.bytes;
-  statistics_.allocation.add(large, 1);
-  statistics_.active.add(large, 1);
-  statistics_.allocated_bytes.add(large, block->size);
-  statistics_.active_bytes.add(large, block->size);
-  statistics_.requested_bytes.add(large, request.bytes);
+  statistics_.allocation.rise(large, 1);
+  statistics_.active.rise(large, 1);
+  statistics_.allocated_bytes.rise(large, block->size);
+  statistics_.active_bytes.rise(large, block->size);
+  statistics_.requested_bytes.rise(large, request.bytes);
   if (block->size >= options_.max_split_size) statistics_.oversize_allocations.add(1);
   return block;
 }
 
 void TorchCachingAllocator::insert_free(TorchBlock& block) {
   block.searches = searches_[block.large ? 1 : 0];
-  pool_of(block).free.insert(block);
+  list(pool_of(block).free, block);
+}
+
+void TorchCachingAllocator::list(FreeSet& free, TorchBlock& block) {
+  TorchBlock* const largest = free.empty() ? nullptr : &*free.rbegin();
+  const auto next = std::next(free.insert(block).first);
+  block.larger = next == free.end() ? nullptr : &*next;
+  block.smaller = block.larger == nullptr ? largest : block.larger->smaller;
+  if (block.larger != nullptr) block.larger->smaller = &block;
+  if (block.smaller != nullptr) block.smaller->larger = &block;
+}
+
+void TorchCachingAllocator::take_off(FreeSet& free, TorchBlock& block) {
+  if (block.larger != nullptr) block.larger->smaller = block.smaller;
+  if (block.smaller != nullptr) block.smaller->larger = block.larger;
+  free.erase(free.iterator_to(block));
 }
 
 void TorchCachingAllocator::take_from_pool(TorchBlock& block) {
-  FreeSet& free = pool_of(block).free;
-  free.erase(free.iterator_to(block));
+  take_off(pool_of(block).free, block);
 }
 
 // Puts a free block that has grown or shrunk in its place. It mostly is there: what a large free
 // block loses or wins rarely makes it smaller or larger than its neighbours by size.
 void TorchCachingAllocator::move_free(TorchBlock& block) {
   block.searches = searches_[block.large ? 1 : 0];
-  FreeSet& free = pool_of(block).free;
-  const auto at = free.iterator_to(block);
-  const auto next = std::next(at);
   const TorchBySize before;
-  if ((at == free.begin() || before(*std::prev(at), block)) &&
-      (next == free.end() || before(block, *next)))
+  if ((block.smaller == nullptr || before(*block.smaller, block)) &&
+      (block.larger == nullptr || before(block, *block.larger)))
     return;
-  free.erase(at);
-  free.insert(block);
+  FreeSet& free = pool_of(block).free;
+  take_off(free, block);
+  list(free, block);
 }
 
 void TorchCachingAllocator::free(TorchBlock& block) {
@@ -295,8 +286,8 @@ void TorchCachingAllocator::defer_free(TorchBlock& block) {
 
 void TorchCachingAllocator::begin_free(TorchBlock& block) {
   block.allocated = false;
-  statistics_.allocation.add(block.large, -1);
-  statistics_.allocated_bytes.add(block.large, -block.size);
+  statistics_.allocation.fall(block.large, 1);
+  statistics_.allocated_bytes.fall(block.large, block.size);
   if (block.size >= options_.max_split_size) statistics_.oversize_allocations.add(-1);
 }
 
@@ -341,9 +332,9 @@ void TorchCachingAllocator::complete_free(TorchBlock& block) {
     statistics_.inactive_split.add(large, split_blocks);
     statistics_.inactive_split_bytes.add(large, split_bytes);
   }
-  statistics_.active.add(large, -1);
-  statistics_.active_bytes.add(large, -size);
-  statistics_.requested_bytes.add(large, -requested);
+  statistics_.active.fall(large, 1);
+  statistics_.active_bytes.fall(large, size);
+  statistics_.requested_bytes.fall(large, requested);
 }
 
 // Merges a neighbour that is free, or unmapped like the block.

@@ -176,6 +176,9 @@ class TorchCachingAllocator {
   void begin_free(TorchBlock& block);
   void complete_free(TorchBlock& block);
   void insert_free(TorchBlock& block);
+  // Put a block into the order of its pool, and take it off.
+  static void list(FreeSet& free, TorchBlock& block);
+  static void take_off(FreeSet& free, TorchBlock& block);
   void take_from_pool(TorchBlock& block);
   void move_free(TorchBlock& block);
   [[nodiscard]] static bool joins(const TorchBlock* neighbour);

@@ -42,6 +42,27 @@ Bytes TorchCachingAllocator::largest_free(Bytes bytes, TorchStream stream) const
   return free.empty() ? Bytes(0) : free.rbegin()->size;
 }
 
+void TorchCachingAllocator::note_out_of_memory(Bytes bytes, TorchStream stream) {
+  const Request request = request_for(bytes, stream);
+  ++statistics_.num_ooms;
+  const Bytes device_free = device_.available();
+  note(SegmentAction::kOutOfMemory, device_free, request.size, stream);
+  out_of_memory_ = {.segment = request.segment,
+                    .capacity = device_.capacity(),
+                    .device_free = device_free,
+                    .allowed = std::nullopt,
+                    .allocated = statistics_.allocated_bytes.all.current,
+                    .reserved = statistics_.reserved_bytes.all.current};
+  for (const std::unique_ptr<Stream>& pools : streams_) {
+    if (!pools->is_private) continue;
+    for (const Pool& pool : pools->pools) {
+      for (const TorchBlock& block : pool.free)
+        out_of_memory_.private_pools += block.size;
+    }
+  }
+  if (options_.memory_fraction) out_of_memory_.allowed = allowed_;
+}
+
 std::string torch_size(Bytes bytes) {
   const auto value = static_cast<double>(bytes.count);
   if (bytes <= kKiB) return fmt::format("{} bytes", bytes.count);

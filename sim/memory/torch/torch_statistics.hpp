@@ -18,6 +18,12 @@ struct TorchStatistic {
 
   [[nodiscard]] Quantity freed() const { return allocated - current; }
 
+  void rise(Quantity amount) {
+    current += amount;
+    peak = std::max(peak, current);
+    allocated += amount;
+  }
+  void fall(Quantity amount) { current -= amount; }
   void add(Quantity amount) {
     current += amount;
     peak = std::max(peak, current);
@@ -32,6 +38,15 @@ struct TorchPoolStatistic {
   TorchStatistic<Quantity> small_pool;
   TorchStatistic<Quantity> large_pool;
 
+  // `amount` is not negative.
+  void rise(bool large, Quantity amount) {
+    all.rise(amount);
+    (large ? large_pool : small_pool).rise(amount);
+  }
+  void fall(bool large, Quantity amount) {
+    all.fall(amount);
+    (large ? large_pool : small_pool).fall(amount);
+  }
   void add(bool large, Quantity amount) {
     all.add(amount);
     (large ? large_pool : small_pool).add(amount);
