@@ -38,6 +38,22 @@ struct AllocatorTraits {
   bool keeps_torch_history = false;  // run_recorded() works
 };
 
+struct CallRun;
+struct CalledSteps;
+
+// An allocator as a run has left it.
+class AllocatorAfterRun {
+ public:
+  AllocatorAfterRun() = default;
+  AllocatorAfterRun(const AllocatorAfterRun&) = delete;
+  AllocatorAfterRun& operator=(const AllocatorAfterRun&) = delete;
+  virtual ~AllocatorAfterRun() = default;
+  // Makes the calls of further steps of the program that has run; `made`: the memory that each of
+  // its own has reserved. Called once.
+  [[nodiscard]] virtual CalledSteps make_further_calls(const CallRun& calls,
+                                                       std::vector<StepReserved> made) = 0;
+};
+
 // A program and the memory to run it in.
 struct AllocatorRun {
   const StepProgram& program;
@@ -47,6 +63,8 @@ struct AllocatorRun {
   Bytes capacity;                    // most that the allocator may take; kUnlimited: no limit
   Bytes process_overhead;            // device memory of the process outside the allocator
   const PackedPlacement& placement;  // empty unless the allocator plans ahead
+  // Receives the allocator where its calls tell what it does; null: it is not asked for.
+  std::unique_ptr<AllocatorAfterRun>* after = nullptr;
 };
 
 // The calls of a program, and the memory to make them in.

@@ -41,8 +41,8 @@ class BfcModel final : public AllocatorModel {
 
   [[nodiscard]] const AllocatorTraits& traits() const override { return kBfcTraits; }
   RunResult run(const AllocatorRun& run, OutOfMemory* failure) const override {
-    return run_on(BfcAllocator(at_least_none(run.capacity), options_for(run.capacity)), run,
-                  failure);
+    return run_and_keep<BfcAllocator>(run, failure, at_least_none(run.capacity),
+                                      options_for(run.capacity));
   }
   [[nodiscard]] std::optional<CalledSteps> make_calls(const CallRun& on) const override {
     return make_calls_on(BfcAllocator(at_least_none(on.capacity), options_for(on.capacity)), on);

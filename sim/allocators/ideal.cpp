@@ -29,7 +29,7 @@ class IdealModel final : public AllocatorModel {
  public:
   [[nodiscard]] const AllocatorTraits& traits() const override { return kIdealTraits; }
   RunResult run(const AllocatorRun& run, OutOfMemory* failure) const override {
-    return run_on(IdealAllocator(at_least_none(run.capacity)), run, failure);
+    return run_and_keep<IdealAllocator>(run, failure, at_least_none(run.capacity));
   }
   [[nodiscard]] std::optional<CalledSteps> make_calls(const CallRun& on) const override {
     return make_calls_on(IdealAllocator(at_least_none(on.capacity)), on);

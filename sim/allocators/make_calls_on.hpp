@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "sim/allocators/allocator_model.hpp"
 #include "sim/allocators/run_on.hpp"
@@ -16,10 +19,12 @@ class CallLoop {
   CallLoop(A& allocator, const CallRun& on)
       : allocator_(allocator), on_(on), names_(on.program.allocations.size()) {}
 
-  CalledSteps run() {
+  // `made`: the memory that the steps reserved whose calls the allocator has had, all of the
+  // program's own or none.
+  CalledSteps run(std::vector<StepReserved> made = {}) {
     const int own = on_.calls.steps();
-    CalledSteps result;
-    for (int step = 0; step < own; ++step) {
+    CalledSteps result{.steps = std::move(made)};
+    for (int step = static_cast<int>(result.steps.size()); step < own; ++step) {
       if (!run_step(on_.calls.of_step(step), 0, result)) return result;
     }
     if (!on_.calls.further) return result;
@@ -71,6 +76,40 @@ CalledSteps make_calls_on(A&& allocator, const CallRun& on) {
   use_pools(allocator, on.program);
   use_pools(allocator, on.program, names);
   return CallLoop<std::remove_reference_t<A>>(allocator, on).run();
+}
+
+// An allocator that has room for the names of further steps.
+template <class A>
+class LeftAllocator final : public AllocatorAfterRun {
+ public:
+  template <class... Arguments>
+  explicit LeftAllocator(Arguments&&... arguments)
+      : allocator_(std::forward<Arguments>(arguments)...) {}
+
+  RunResult run(const AllocatorRun& on, OutOfMemory* failure) {
+    const std::size_t names = on.program.allocations.size();
+    allocator_.reserve(2 * names);
+    use_pools(allocator_, on.program);
+    use_pools(allocator_, on.program, names);
+    return run_prepared(allocator_, on, failure);
+  }
+  [[nodiscard]] CalledSteps make_further_calls(const CallRun& calls,
+                                               std::vector<StepReserved> made) override {
+    return CallLoop<A>(allocator_, calls).run(std::move(made));
+  }
+
+ private:
+  A allocator_;
+};
+
+// Runs the program on a fresh allocator, as run_on() does, which is kept where it is asked for.
+template <class A, class... Arguments>
+RunResult run_and_keep(const AllocatorRun& on, OutOfMemory* failure, Arguments&&... arguments) {
+  if (on.after == nullptr) return run_on(A(std::forward<Arguments>(arguments)...), on, failure);
+  auto left = std::make_unique<LeftAllocator<A>>(std::forward<Arguments>(arguments)...);
+  const RunResult result = left->run(on, failure);
+  *on.after = std::move(left);
+  return result;
 }
 
 }  // namespace tidemark

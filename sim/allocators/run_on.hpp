@@ -31,18 +31,23 @@ void use_pools(A& allocator, const StepProgram& program, std::size_t offset = 0)
   }
 }
 
-// Runs the program on a fresh allocator and, where it runs out of memory, asks the allocator for
-// its report.
+// Runs the program on an allocator that has reserved its room and, where it runs out of memory,
+// asks the allocator for its report.
 template <class A>
-RunResult run_on(A&& allocator, const AllocatorRun& on, OutOfMemory* failure) {
-  const std::size_t allocations = on.program.allocations.size();
-  allocator.reserve(allocations);
-  use_pools(allocator, on.program);
+RunResult run_prepared(A& allocator, const AllocatorRun& on, OutOfMemory* failure) {
   const RunResult result = run(on.program, on.costs, allocator, on.scratch, on.options);
   if (failure != nullptr && result.status == RunStatus::kOutOfMemory) {
-    *failure = out_of_memory(allocator, result.requested, allocations);
+    *failure = out_of_memory(allocator, result.requested, on.program.allocations.size());
   }
   return result;
+}
+
+// Runs the program on a fresh allocator.
+template <class A>
+RunResult run_on(A&& allocator, const AllocatorRun& on, OutOfMemory* failure) {
+  allocator.reserve(on.program.allocations.size());
+  use_pools(allocator, on.program);
+  return run_prepared(allocator, on, failure);
 }
 
 // Runs ranks together; `make` returns a fresh allocator for each.

@@ -80,7 +80,10 @@ class TorchModel final : public AllocatorModel {
 
   [[nodiscard]] const AllocatorTraits& traits() const override { return kTorchTraits; }
   RunResult run(const AllocatorRun& run, OutOfMemory* failure) const override {
-    return run_on(TorchAllocator(run.capacity, options_, run.process_overhead), run, failure);
+    if (options_.cuda_graph) {  // further steps are replays of what the last one captures
+      return run_on(TorchAllocator(run.capacity, options_, run.process_overhead), run, failure);
+    }
+    return run_and_keep<TorchAllocator>(run, failure, run.capacity, options_, run.process_overhead);
   }
   [[nodiscard]] std::vector<RunResult> run_ranks(std::span<const AllocatorRun> ranks,
                                                  std::span<OutOfMemory> failures) const override {

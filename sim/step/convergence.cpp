@@ -39,7 +39,7 @@ const Compiled* LongerPrograms::of(int steps) {
 
 ConvergenceSearch find_convergence(LongerPrograms& longer, const Compiled& compiled,
                                    const AllocatorCalls* calls, const Scratch& scratch,
-                                   Bytes capacity, int limit) {
+                                   Bytes capacity, int limit, AllocatorAfterRun* left) {
   const StepSpec& spec = longer.spec();
   ConvergenceSearch search;
   Convergence& found = search.found;
@@ -51,7 +51,9 @@ ConvergenceSearch find_convergence(LongerPrograms& longer, const Compiled& compi
   }
   int steps = 2 * spec.training.steps;
   if (!found.step && steps <= limit && calls != nullptr && calls->further) {
-    std::optional<CalledSteps> called = make_calls(spec, compiled, calls, capacity, limit);
+    std::optional<CalledSteps> called =
+        left != nullptr ? make_further_calls(spec, compiled, *calls, *left, found.steps, limit)
+                        : make_calls(spec, compiled, calls, capacity, limit);
     if (called && !called->fails_in) {
       found.steps = std::move(called->steps);
       found.step = converged_step(found.steps);

@@ -58,9 +58,11 @@ struct ConvergenceSearch {
 
 // Looks at the steps of `compiled` and, where they do not show it, at runs of more and more steps,
 // up to `limit`, of the same model, by the program's `calls` where they suffice (null: there are
-// none). `scratch` is that of the run of `compiled`, with events.
+// none). `scratch` is that of the run of `compiled`, with events; `left` is the allocator that it
+// has left after no retry, of the same capacity, or null.
 [[nodiscard]] ConvergenceSearch find_convergence(LongerPrograms& longer, const Compiled& compiled,
                                                  const AllocatorCalls* calls,
-                                                 const Scratch& scratch, Bytes capacity, int limit);
+                                                 const Scratch& scratch, Bytes capacity, int limit,
+                                                 AllocatorAfterRun* left = nullptr);
 
 }  // namespace tidemark

@@ -33,6 +33,23 @@ enum class PointStatus { kFits, kOutOfMemory, kInfeasible, kError };
   return kNames[static_cast<int>(status)];
 }
 
+// Returns the status of a point whose reported run ended so.
+[[nodiscard]] constexpr PointStatus point_status(RunStatus status) {
+  switch (status) {
+    case RunStatus::kCompleted:
+      return PointStatus::kFits;
+    case RunStatus::kOutOfMemory:
+    case RunStatus::kOutOfHostMemory:
+    case RunStatus::kOutOfNvme:
+      return PointStatus::kOutOfMemory;
+    case RunStatus::kDeadlock:
+    case RunStatus::kPeerFailed:
+    case RunStatus::kThrash:
+      return PointStatus::kInfeasible;
+  }
+  return PointStatus::kError;
+}
+
 struct LargestTensor {
   std::string tensor;
   Bytes bytes;

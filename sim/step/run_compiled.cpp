@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "sim/step/step_device.hpp"
@@ -26,7 +27,7 @@ RunOptions options_of(const StepSpec& spec, EvictionPolicy* eviction, bool limit
 // Calls use(run) with what the allocator needs for a run of the step.
 template <class F>
 auto on_allocator(const StepSpec& spec, const Compiled& compiled, Scratch& scratch, Bytes capacity,
-                  bool record, F&& use) {
+                  bool record, F&& use, std::unique_ptr<AllocatorAfterRun>* after = nullptr) {
   scratch.prepare(compiled.program, record, spec.page_locked);
   const bool limited = capacity < kUnlimited;
   const std::unique_ptr<EvictionPolicy> eviction =
@@ -38,7 +39,8 @@ auto on_allocator(const StepSpec& spec, const Compiled& compiled, Scratch& scrat
                           .scratch = scratch,
                           .capacity = capacity,
                           .process_overhead = process_overhead(spec),
-                          .placement = compiled.placement});
+                          .placement = compiled.placement,
+                          .after = after});
 }
 
 Bytes capacity_of(const StepSpec& spec, bool limited) {
@@ -49,10 +51,11 @@ Bytes capacity_of(const StepSpec& spec, bool limited) {
 }  // namespace run_compiled_detail
 
 RunResult run_compiled(const StepSpec& spec, const Compiled& compiled, Scratch& scratch,
-                       Bytes capacity, bool record, OutOfMemory* failure) {
+                       Bytes capacity, bool record, OutOfMemory* failure,
+                       std::unique_ptr<AllocatorAfterRun>* after) {
   return run_compiled_detail::on_allocator(
       spec, compiled, scratch, capacity, record,
-      [&](const AllocatorRun& run) { return spec.allocator->run(run, failure); });
+      [&](const AllocatorRun& run) { return spec.allocator->run(run, failure); }, after);
 }
 
 std::optional<CalledSteps> make_calls(const StepSpec& spec, const Compiled& compiled,
@@ -63,6 +66,18 @@ std::optional<CalledSteps> make_calls(const StepSpec& spec, const Compiled& comp
                                      .capacity = capacity,
                                      .process_overhead = process_overhead(spec),
                                      .limit = limit});
+}
+
+CalledSteps make_further_calls(const StepSpec& spec, const Compiled& compiled,
+                               const AllocatorCalls& calls, AllocatorAfterRun& after,
+                               std::vector<StepReserved> made, int limit) {
+  // The allocator has its capacity already.
+  return after.make_further_calls({.calls = calls,
+                                   .program = compiled.program,
+                                   .capacity = {},
+                                   .process_overhead = process_overhead(spec),
+                                   .limit = limit},
+                                  std::move(made));
 }
 
 std::vector<RunResult> run_stages(const StepSpec& spec, std::span<const Compiled> stages,

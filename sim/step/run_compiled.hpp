@@ -17,10 +17,12 @@ namespace tidemark {
 
 // `capacity` is what the allocator may take, the process overhead left out. Without a limit the
 // host has none either and nothing is evicted. `record` fills the events of `scratch`; `failure`,
-// if given, is filled when the device runs out of memory.
+// if given, is filled when the device runs out of memory; `after`, if given, receives the
+// allocator where its calls tell what it does.
 [[nodiscard]] RunResult run_compiled(const StepSpec& spec, const Compiled& compiled,
                                      Scratch& scratch, Bytes capacity, bool record,
-                                     OutOfMemory* failure = nullptr);
+                                     OutOfMemory* failure = nullptr,
+                                     std::unique_ptr<AllocatorAfterRun>* after = nullptr);
 
 // Runs the stages of a pipeline together, each with so much memory. `scratch`: one for each stage,
 // whose events are filled.
@@ -33,6 +35,12 @@ namespace tidemark {
 [[nodiscard]] std::optional<CalledSteps> make_calls(const StepSpec& spec, const Compiled& compiled,
                                                     const AllocatorCalls* calls, Bytes capacity,
                                                     int limit);
+
+// Makes the calls of further steps on the allocator that a run of the program has left, whose steps
+// have reserved `made`; otherwise as make_calls().
+[[nodiscard]] CalledSteps make_further_calls(const StepSpec& spec, const Compiled& compiled,
+                                             const AllocatorCalls& calls, AllocatorAfterRun& after,
+                                             std::vector<StepReserved> made, int limit);
 
 // Returns the addresses of the step's allocations on its device, with unlimited memory unless
 // `limited`; `timeline` is that of an equal run. Empty where the allocator has no addresses.

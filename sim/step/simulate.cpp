@@ -30,22 +30,6 @@ std::optional<Bytes> budget_of(const AnyPolicy& policy, const PolicyOutcome& out
   return outcome.plan ? std::nullopt : policy_of(policy).budget();
 }
 
-PointStatus point_status(RunStatus status) {
-  switch (status) {
-    case RunStatus::kCompleted:
-      return PointStatus::kFits;
-    case RunStatus::kOutOfMemory:
-    case RunStatus::kOutOfHostMemory:
-    case RunStatus::kOutOfNvme:
-      return PointStatus::kOutOfMemory;
-    case RunStatus::kDeadlock:
-    case RunStatus::kPeerFailed:
-    case RunStatus::kThrash:
-      return PointStatus::kInfeasible;
-  }
-  return PointStatus::kError;
-}
-
 std::string overhead_words(const PointResult& point) {
   return point.ranks > 1 ? "the context of the framework with NCCL's buffers"
                          : "the context of the framework";
@@ -102,6 +86,7 @@ class PointSimulation {
   void fill_policies();
   void wait_for_data();
   void run_on_device();
+  RunResult run_keeping(Bytes capacity, OutOfMemory* memory);
   void run_without_limit(const OutOfMemory& memory);
   void run_with_eviction(const RunResult& unlimited, const RunResult& failed);
   void add_shortage();
@@ -118,6 +103,10 @@ class PointSimulation {
   LongerPrograms longer_;
   const SimulateOptions& options_;
   Scratch scratch_;  // scratch of the run whose figures are reported
+  // The allocator that this run has left, and its capacity; null where further steps cannot begin
+  // with it.
+  std::unique_ptr<AllocatorAfterRun> left_;
+  Bytes left_capacity_;
   std::optional<StageRun> ran_;
   std::optional<std::optional<AllocatorCalls>> calls_;  // of compiled_; unset: not asked for yet
   MemoryTimeline timeline_;
@@ -156,7 +145,7 @@ void PointSimulation::run_on_device() {
     scratch_ = std::move(ran_->scratch);
     ran_.reset();
   } else {
-    point_.run = run_compiled(spec_, compiled_, scratch_, point_.usable(), true, &memory);
+    point_.run = run_keeping(point_.usable(), &memory);
   }
   point_.status = point_status(point_.run.status);
   if (point_.status != PointStatus::kFits) run_without_limit(memory);
@@ -165,6 +154,19 @@ void PointSimulation::run_on_device() {
     point_.policies[i].decided = point_.run.evictions;
     point_.policies[i].recomputed_operators = point_.run.restores;
   }
+}
+
+// Runs the program and keeps its allocator for the steps that follow: what a retry gives back
+// depends on when it comes.
+RunResult PointSimulation::run_keeping(Bytes capacity, OutOfMemory* memory) {
+  left_.reset();
+  left_capacity_ = capacity;
+  const bool follows =
+      compiled_.eviction == nullptr && 2 * compiled_.order.steps <= options_.convergence_limit;
+  const RunResult run =
+      run_compiled(spec_, compiled_, scratch_, capacity, true, memory, follows ? &left_ : nullptr);
+  if (run.status != RunStatus::kCompleted || run.retries > 0) left_.reset();
+  return run;
 }
 
 // Reports why the run failed, and what the same program would need: its figures with unlimited
@@ -178,7 +180,7 @@ void PointSimulation::run_without_limit(const OutOfMemory& memory) {
                     format_bytes(point_.context), format_bytes(point_.capacity));
   }
   const RunResult failed = point_.run;
-  const RunResult unlimited = run_compiled(spec_, compiled_, scratch_, kUnlimited, true);
+  const RunResult unlimited = run_keeping(kUnlimited, nullptr);
   point_.run = with_failure(unlimited, failed);
   const bool evicts = compiled_.eviction != nullptr && failed.status == RunStatus::kOutOfMemory;
   if (evicts && options_.smallest_capacity) run_with_eviction(unlimited, failed);
@@ -247,9 +249,12 @@ void PointSimulation::judge_budgets() {
 // and the run of as many steps as show it is the one that is reported.
 void PointSimulation::follow_steps() {
   const bool fits = point_.status == PointStatus::kFits;
+  const Bytes capacity = fits ? point_.usable() : kUnlimited;
   ConvergenceSearch search =
-      find_convergence(longer_, compiled_, calls(), scratch_, fits ? point_.usable() : kUnlimited,
-                       spec_.training.model.generation ? 0 : options_.convergence_limit);
+      find_convergence(longer_, compiled_, calls(), scratch_, capacity,
+                       spec_.training.model.generation ? 0 : options_.convergence_limit,
+                       left_capacity_ == capacity ? left_.get() : nullptr);
+  left_.reset();
   point_.convergence = std::move(search.found);
   if (!fits || search.failing == nullptr) return;
   compiled_ = *search.failing;

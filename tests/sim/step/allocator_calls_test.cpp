@@ -2,6 +2,7 @@
 // runs of the programs do.
 #include "sim/program/allocator_calls.hpp"
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -83,6 +84,15 @@ TEST_SUITE("property") {
           const auto called =
               make_calls(step.scenario, step.compiled, &*calls, kUnlimited, kFurther);
           REQUIRE(called);
+          std::unique_ptr<AllocatorAfterRun> left;
+          Scratch own;
+          static_cast<void>(
+              run_compiled(step.scenario, step.compiled, own, kUnlimited, true, nullptr, &left));
+          REQUIRE(left != nullptr);
+          const CalledSteps from_there = make_further_calls(
+              step.scenario, step.compiled, *calls, *left,
+              reserved_by_step(step.compiled.program, step.compiled.order, own), kFurther);
+          CHECK(from_there.steps == called->steps);
           const int steps = static_cast<int>(called->steps.size());
           CHECK(converged_step(called->steps).has_value());
           const Step longer = compiled_step(
@@ -103,6 +113,7 @@ TEST_SUITE("property") {
   TEST_CASE("with less memory the calls fail where the run does") {
     const Environment environment = default_environment();
     int failed = 0;
+    int continued = 0;
     for (const std::string& allocator : kAllocators) {
       const std::string text =
           scenario_of(kModels[0], allocator, "micro_batch: 16", kPolicies[0], 2);
@@ -116,8 +127,20 @@ TEST_SUITE("property") {
       for (int part = 0; part <= 10; ++part) {
         const Bytes least = whole.most_live * 9 / 10;
         const Bytes capacity = least + (whole.most_reserved - least) * part / 10;
-        const RunResult run = run_compiled(step.scenario, step.compiled, scratch, capacity, true);
+        std::unique_ptr<AllocatorAfterRun> left;
+        const RunResult run =
+            run_compiled(step.scenario, step.compiled, scratch, capacity, true, nullptr, &left);
         const auto called = make_calls(step.scenario, step.compiled, &*calls, capacity, 2);
+        if (run.status == RunStatus::kCompleted && run.retries == 0) {
+          const auto all = make_calls(step.scenario, step.compiled, &*calls, capacity, kFurther);
+          REQUIRE(left != nullptr);
+          const CalledSteps from_there = make_further_calls(
+              step.scenario, step.compiled, *calls, *left,
+              reserved_by_step(step.compiled.program, step.compiled.order, scratch), kFurther);
+          CHECK(from_there.steps == all->steps);
+          CHECK(from_there.fails_in == all->fails_in);
+          ++continued;
+        }
         REQUIRE(called);
         CHECK(called->fails_in.has_value() == (run.status == RunStatus::kOutOfMemory));
         if (called->fails_in) {
@@ -131,6 +154,7 @@ TEST_SUITE("property") {
       }
     }
     CHECK(failed >= 6);
+    CHECK(continued >= 6);
   }
 }
 
