@@ -42,7 +42,10 @@ ShardedStep::Unit ShardedStep::lay_out(const ShardUnit& unit) {
   Unit made{.name = unit.name, .parameters = unit.parameters};
   made.ranks = state_ranks(mesh_, unit.of_experts);
   made.compute = graph_.parameters[unit.parameters.front()].dtype;
-  made.kept = unit.kept || !options_.reshard_after_forward.value_or(!unit.is_root);
+  // Version 1 never frees the root behind forward: backward begins with it
+  // (_post_forward_reshard in torch/distributed/fsdp/_runtime_utils.py).
+  const bool frees = options_.reshard_after_forward.value_or(!unit.is_root);
+  made.kept = unit.kept || !frees || (flat() && unit.is_root);
   if (flat()) {
     lay_out_flat(unit, made);
   } else {

@@ -33,7 +33,8 @@ struct FsdpOptions {
   UnitOptions units;
   std::optional<DType> param_dtype;   // type of compute; that of the shards unless given
   std::optional<DType> reduce_dtype;  // type of the reduction; that of the gradients unless given
-  // Absent: all units but the root (and, in version 1, those named by keep_gathered).
+  // Absent: all units but the root (and, in version 1, those named by keep_gathered). The root of
+  // version 1 stays gathered also where it is true.
   std::optional<bool> reshard_after_forward;
   // Version 1: tensors are aligned in the flat parameter. Unless given, so where a unit has frozen
   // and trained parameters, with which PyTorch needs it.

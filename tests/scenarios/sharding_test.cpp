@@ -330,6 +330,26 @@ TEST_SUITE("unit") {
     CHECK(freed.run.live.bytes < kept.run.live.bytes);
   }
 
+  TEST_CASE("version 1 does not free its root behind forward") {
+    const Widths w{256, 512, 512, 256};
+    const auto gathers = [&](const std::string& options) {
+      std::int64_t count = 0;
+      for (const Communication& used :
+           simulated(w, 4, "fsdp: {" + options + "}", kFsdp).communication)
+        count += used.kind == CollectiveKind::kAllGather ? used.count : 0;
+      return count;
+    };
+    // The only unit is the root: gathered once in version 1, whatever is asked for, and twice in
+    // version 2 where that is asked for. Units below it are gathered twice.
+    for (const char* reshard : {"true", "false"}) {
+      CAPTURE(reshard);
+      CHECK(gathers(fmt::format("version: 1, units: whole, reshard_after_forward: {}", reshard)) ==
+            1);
+    }
+    CHECK(gathers("version: 2, units: whole, reshard_after_forward: true") == 2);
+    CHECK(gathers("version: 1, reshard_after_forward: true") == 6);
+  }
+
   TEST_CASE("checkpoints and shards compose in either order") {
     const Widths w{256, 512, 512, 512, 512, 256};
     for (const char* policy :
