@@ -95,6 +95,8 @@ struct TrainingGraph {
   int blocks = 0;
   // Variables of the framework's code and of the training loop live until their frame returns.
   bool has_frames = false;
+  // torch.compile has traced the step or its blocks: what no kernel reads is not kept.
+  bool compiled = false;
   Bytes checkpoint_random_state;        // device bytes per checkpointed segment
   bool checkpoint_stops_early = false;  // see FrameworkRules
   std::int64_t samples = 0;             // samples per micro-batch

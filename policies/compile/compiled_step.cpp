@@ -91,6 +91,7 @@ void CompiledStep::apply(TrainingGraph& graph, const RewriteContext& /*context*/
   if (!graph.part(PartKind::kBackward).empty())
     compiled_step_detail::Recomputation(graph, scope_).run();
   fuse_operators(graph, scope_);
+  graph.compiled = true;
 }
 
 }  // namespace tidemark

@@ -27,8 +27,8 @@ bool touches_parameter(const PolicyContext& context, Position p) {
 class ChosenRecomputation {
  public:
   ChosenRecomputation(const PolicyContext& context, const BlockRegion& block,
-                      std::unordered_set<Position> chosen)
-      : context_(context), block_(block), chosen_(std::move(chosen)) {}
+                      std::unordered_set<Position> chosen, bool caches)
+      : context_(context), block_(block), chosen_(std::move(chosen)), caches_(caches) {}
 
   void decide(ResidencyPlan& plan) {
     find_dropped();
@@ -36,6 +36,7 @@ class ChosenRecomputation {
     RecomputeGroup group;
     const std::set<Position> recipe = find_recipe();
     group.recipe.assign(recipe.begin(), recipe.end());
+    if (caches_) hold_results(group);
     const GroupId id = plan.add_group(std::move(group));
     for (const GapId gap : dropped_)
       plan.decide(gap, Recompute{.group = id});
@@ -59,6 +60,22 @@ class ChosenRecomputation {
         if (!gap.open() || context_.op_at(gap.to).phase != Phase::kBackward) continue;
         dropped_.push_back(context_.live.after(p, i));
         wanted_.push_back(s);
+      }
+    }
+  }
+
+  // Holds what the operators that are not chosen make until the values that are recomputed have
+  // been read: a recomputation that stops early leaves the rest of the cache to its last reader.
+  void hold_results(RecomputeGroup& group) const {
+    Position last_use = block_.forward.front();
+    for (const GapId gap : dropped_)
+      last_use = std::max(last_use, context_.live.gaps[gap].to);
+    for (const Position p : block_.forward) {
+      if (chosen_.contains(p)) continue;
+      for (const Touch& touch : context_.graph.touches_of(context_.order.at[p].op)) {
+        if (touch.access != Access::kCreate) continue;
+        group.kept.push_back(
+            {.storage = touch.storage, .bytes = {}, .since = {}, .until = last_use});
       }
     }
   }
@@ -87,6 +104,7 @@ class ChosenRecomputation {
   const PolicyContext& context_;
   const BlockRegion& block_;
   std::unordered_set<Position> chosen_;
+  bool caches_;
   std::unordered_map<StorageId, std::vector<Position>> writers_;  // in this block, in order
   std::vector<GapId> dropped_;
   std::vector<StorageId> wanted_;
@@ -143,6 +161,7 @@ std::vector<ForwardOperator> operators_among(const RematProblem& problem,
 
 void OperatorPolicy::plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const {
   check_model(operator_policy_detail::kinds_of_forward(context.graph), context.graph.blocks);
+  const bool caches = caches_results() && context.graph.has_frames && !context.graph.compiled;
   bool any = false;
   for (const BlockRegion& block : block_segments(context, 1)) {
     const std::vector<bool> wanted =
@@ -153,7 +172,8 @@ void OperatorPolicy::plan_recompute(const PolicyContext& context, ResidencyPlan&
       if (wanted[i] && !writes_persistent(context.graph, context.order.at[p].op)) chosen.insert(p);
     }
     any = any || !chosen.empty();
-    operator_policy_detail::ChosenRecomputation(context, block, std::move(chosen)).decide(plan);
+    operator_policy_detail::ChosenRecomputation(context, block, std::move(chosen), caches)
+        .decide(plan);
   }
   check_model_choice(any);
 }

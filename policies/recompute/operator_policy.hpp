@@ -36,6 +36,9 @@ class OperatorPolicy : public ResidencyPolicy {
   // Returns, for each operator in program order, whether it is recomputed.
   [[nodiscard]] virtual std::vector<bool> recomputed(
       std::span<const ForwardOperator> operators) const = 0;
+  // Whether eager code holds the results of all operators that are not recomputed until the block
+  // has been, also those that backward does not read.
+  [[nodiscard]] virtual bool caches_results() const { return false; }
 
   // The checks throw UserError if the model, or the cost graph, lacks the operators that the policy
   // is for. `known`: the kinds of its forward operators. `chosen`: whether any is recomputed.

@@ -71,6 +71,10 @@ class Selective final : public OperatorPolicy {
     }
     return chosen;
   }
+  // torch.utils.checkpoint's _CachingTorchDispatchMode stores every result that the policy must
+  // save, whether or not autograd reads it: of a Llama block also that of the last product.
+  // torch.compile keeps what backward reads.
+  [[nodiscard]] bool caches_results() const override { return saves_; }
 
   void check_model(const std::set<std::string>& known, int blocks) const override {
     if (chooses_nothing()) {
