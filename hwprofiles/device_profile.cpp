@@ -278,7 +278,8 @@ CollectiveProfile decode_collective(const FigureReader& collective) {
       .bandwidth = collective.required<BytesPerSecond>("bandwidth", kPositive),
       .in_switch =
           collective.maybe<BytesPerSecond>("in_switch", kPositive).value_or(BytesPerSecond{}),
-      .in_switch_ranks = collective.maybe<int>("in_switch_ranks", at_least(2)).value_or(0)};
+      .in_switch_ranks = collective.maybe<int>("in_switch_ranks", at_least(2)).value_or(0),
+      .channels = collective.maybe<int>("channels", at_least(1)).value_or(0)};
   collective.finish();
   return profile;
 }

@@ -160,6 +160,8 @@ struct CollectiveProfile {
   // `in_switch_ranks` GPUs; 0: never.
   BytesPerSecond in_switch;
   int in_switch_ranks = 0;
+  // Multiprocessors that the kernel of one collective occupies, one for each channel; 0: not known.
+  int channels = 0;
 };
 
 // The network between hosts, for each GPU and each direction. Bandwidth 0: the profile knows no

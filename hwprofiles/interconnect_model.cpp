@@ -27,6 +27,10 @@ constexpr double kNetworkRamp = 20;
 // The floor of 8 x A100, for profiles without figures of collectives.
 constexpr Duration kUnknownFloor = std::chrono::microseconds(45);
 
+// Bytes of memory traffic for each byte sent: the input is read and the output written. The buffers
+// between ranks, 4 MiB for each channel (NCCL_BUFFSIZE), stay in L2.
+constexpr double kTrafficPerByte = 2;
+
 double real(Bytes bytes) {
   return static_cast<double>(bytes.count);
 }
@@ -109,12 +113,26 @@ double InterconnectModel::network_seconds(const Collective& collective,
          (interconnect_model_detail::kNetworkShare * links_.network.bandwidth.value);
 }
 
-Duration InterconnectModel::duration(const Collective& collective) const {
+MeshGroup InterconnectModel::group_of(const Collective& collective) const {
   MeshGroup group = mesh_.group(collective.group);
   if (collective.ranks > 0) {
     group.size = std::min(group.size, collective.ranks);
     group.nodes = std::min(group.nodes, collective.ranks);
   }
+  return group;
+}
+
+Bytes InterconnectModel::traffic(const Collective& collective) const {
+  const MeshGroup group = group_of(collective);
+  if (group.size == 1 || interconnect_model_detail::is_between_two(collective.kind))
+    return Bytes(0);
+  const double sent = interconnect_model_detail::sent_share(collective.kind, group.size) *
+                      interconnect_model_detail::real(collective.bytes);
+  return Bytes(std::llround(interconnect_model_detail::kTrafficPerByte * sent));
+}
+
+Duration InterconnectModel::duration(const Collective& collective) const {
+  const MeshGroup group = group_of(collective);
   if (group.size == 1 || collective.kind == CollectiveKind::kReceive) return Duration(0);
   const CollectiveProfile& figures = links_.collective;
   Duration floor =

@@ -17,8 +17,9 @@
 // 15 % with 2 x 8 H100 from 256 MiB on; messages of 1 to 64 MiB take up to three times as long.
 // Without such figures (no collective: in the profile) a ring reaches 0.8 of NVLink.
 //
-// Not modelled: multiprocessors and memory bandwidth that a collective takes from concurrent
-// kernels, and several groups that share links.
+// The kernel of a collective takes multiprocessors (CollectiveProfile::channels) and memory
+// bandwidth (traffic()) from concurrent kernels. Not modelled: what these take from it, and several
+// groups that share links.
 #pragma once
 
 #include "graph/core/units.hpp"
@@ -37,7 +38,13 @@ class InterconnectModel {
   // profile knows no network.
   [[nodiscard]] Duration duration(const Collective& collective) const;
 
+  // Returns the bytes that it reads and writes in this device's memory: nothing in a group of one,
+  // for a receive, and for a send, whose kernel is a small one.
+  [[nodiscard]] Bytes traffic(const Collective& collective) const;
+
  private:
+  // Returns the group of ranks that take part.
+  [[nodiscard]] MeshGroup group_of(const Collective& collective) const;
   [[nodiscard]] double inside_seconds(const Collective& collective, const MeshGroup& group) const;
   [[nodiscard]] double network_seconds(const Collective& collective, const MeshGroup& group) const;
   [[nodiscard]] BytesPerSecond bus_bandwidth(CollectiveKind kind, const MeshGroup& group) const;

@@ -1,6 +1,7 @@
 #include "sim/engine/cost_table.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -39,6 +40,14 @@ CostModel in_graphs(const CostModel& model) {
   DeviceProfile profile = model.profile();
   profile.launch.kernel = profile.launch.in_graph;
   return CostModel(std::move(profile));
+}
+
+// Returns how much longer memory traffic takes beside a collective.
+double tax_of(const Collective& collective, const InterconnectModel& interconnect,
+              Duration duration, double hbm) {
+  const double seconds = std::chrono::duration<double>(duration).count();
+  if (!(hbm > 0) || !(seconds > 0)) return 0;
+  return static_cast<double>(interconnect.traffic(collective).count) / seconds / hbm;
 }
 
 // Leaves the host one dispatch for each graph of the step: its parts, cut where the host waits.
@@ -93,6 +102,12 @@ CostTable price(const TrainingGraph& graph, const CostModel& eager, const Mesh& 
     table.device.push_back(duration);
     table.memory.push_back(memory);
     table.slack.push_back(std::max(duration - memory - floor, Duration(0)));
+    if (mesh.ranks() > 1) {
+      table.tax_collective.push_back(
+          communicates ? cost_table_detail::tax_of(op.work.collective, interconnect, duration,
+                                                   device.hbm.bandwidth.value)
+                       : 0);
+    }
     // Nodes of a cost graph are abstract: only their cost counts.
     const bool abstract = free || op.work.op_class == OperatorClass::kFixed;
     table.dispatch.push_back(abstract ? Duration(0) : model.dispatch_duration(op.work));
@@ -111,6 +126,8 @@ CostTable price(const TrainingGraph& graph, const CostModel& eager, const Mesh& 
     table.tax_copy_out = device.links.hbm_tax * std::min(out.alone.value, most) / hbm;
     table.tax_copy_in = device.links.hbm_tax * std::min(in.alone.value, most) / hbm;
   }
+  table.collective_multiprocessors =
+      static_cast<double>(device.links.collective.channels) / std::max(1, device.multiprocessors);
   table.synchronize = device.host.synchronize;
   table.device_malloc = device.host.device_malloc;
   table.device_free = device.host.device_free;

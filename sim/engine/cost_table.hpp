@@ -44,6 +44,12 @@ struct CostTable {
   // that the copy takes).
   double tax_copy_out = 0;
   double tax_copy_in = 0;
+  // The same of a running collective, by operator; 0 for other operators. Empty where nothing
+  // communicates.
+  IdVector<OperatorId, double> tax_collective;
+  // Share of the multiprocessors that the kernel of each running collective occupies: arithmetic
+  // has those that are left.
+  double collective_multiprocessors = 0;
 
   Duration synchronize{};    // the host synchronizes with the device
   Duration device_malloc{};  // one cudaMalloc

@@ -43,7 +43,7 @@ struct Queue {
   double bytes_left = 0;
   double ns_per_byte = 0;
   std::int64_t updated = 0;
-  // The running kernel: its duration divided by its duration without concurrent copies.
+  // The running kernel: its duration divided by its duration alone on the device.
   double slowdown = 1;
 };
 
@@ -51,6 +51,9 @@ struct Queue {
 // thousand kernels for each stream, not adjustable (NVIDIA developer forum, topic 68937), 1,024 in
 // the driver's ring.
 inline constexpr std::uint32_t kLaunchQueue = 1024;
+
+// Collectives that run at the same time leave at least half of the multiprocessors to compute.
+inline constexpr double kMostTaken = 0.5;
 
 constexpr bool is_copy(Opcode opcode) {
   return opcode == Opcode::kCopyOut || opcode == Opcode::kCopyIn || opcode == Opcode::kNvmeWrite ||
@@ -209,6 +212,7 @@ class Engine {
   void end(std::size_t s, std::int64_t now);
   void retime_copies(std::int64_t now);
   void retime_kernel(std::int64_t now);
+  void count_collective(std::size_t s, std::uint32_t i, int sign, std::int64_t now);
   [[nodiscard]] double slowdown(std::uint32_t i) const;
   void account_wait(std::uint32_t i, std::int64_t now);
   void account_block(std::uint32_t cause, std::int64_t from, std::int64_t until);
@@ -298,6 +302,9 @@ class Engine {
       false;                // the host has waited for idle streams before the allocation is retried
   bool owes_wait_ = false;  // the allocator gave memory back, which requires idle streams
   bool has_sent_ = false;   // a send has ended since the last take_sent()
+  // Collectives that run now, and how much longer memory traffic takes beside them.
+  int collectives_ = 0;
+  double tax_collectives_ = 0;
 };
 
 }  // namespace

@@ -120,7 +120,11 @@ void Engine<A>::start(std::size_t s, std::int64_t now) {
       const std::int64_t duration = costs_.device[OperatorId(program_.subject[i])].count();
       queue.slowdown = 1;
       queue.ends = now + restored + duration;
-      if (s == kCompute) retime_kernel(now);
+      if (s == kCompute) {
+        retime_kernel(now);
+      } else {
+        count_collective(s, i, 1, now);
+      }
       return;
     }
     case Opcode::kCopyOut:
@@ -169,21 +173,37 @@ void Engine<A>::retime_copies(std::int64_t now) {
   }
 }
 
-// Returns how much longer a kernel takes with the copies that run at the moment.
+// Notes that a collective has started or ended: the running kernel has fewer multiprocessors and
+// less bandwidth meanwhile.
+template <class A>
+void Engine<A>::count_collective(std::size_t s, std::uint32_t i, int sign, std::int64_t now) {
+  if (costs_.tax_collective.empty() || !is_communication(static_cast<Stream>(s))) return;
+  const double tax = costs_.tax_collective[OperatorId(program_.subject[i])];
+  if (tax <= 0) return;
+  collectives_ += sign;
+  tax_collectives_ = collectives_ > 0 ? tax_collectives_ + sign * tax : 0;
+  retime_kernel(now);
+}
+
+// Returns how much longer a kernel takes beside the copies and collectives of the moment: its
+// memory traffic has less bandwidth, and its arithmetic fewer multiprocessors.
 template <class A>
 double Engine<A>::slowdown(std::uint32_t i) const {
   const double tax = (queues_[kOut].running != kNone ? costs_.tax_copy_out : 0) +
-                     (queues_[kIn].running != kNone ? costs_.tax_copy_in : 0);
+                     (queues_[kIn].running != kNone ? costs_.tax_copy_in : 0) + tax_collectives_;
   if (tax <= 0) return 1;
   if (costs_.memory.empty()) return 1 + tax;
   const OperatorId op(program_.subject[i]);
   const auto duration = static_cast<double>(costs_.device[op].count());
-  const double longer = static_cast<double>(costs_.memory[op].count()) * tax -
-                        static_cast<double>(costs_.slack[op].count());
+  const auto memory = static_cast<double>(costs_.memory[op].count());
+  const auto slack = static_cast<double>(costs_.slack[op].count());
+  const double taken = std::min(collectives_ * costs_.collective_multiprocessors, kMostTaken);
+  const double arithmetic = slack > 0 ? (memory + slack) * taken / (1 - taken) : 0;
+  const double longer = std::max(memory * tax - slack, arithmetic);
   return longer > 0 && duration > 0 ? 1 + longer / duration : 1;
 }
 
-// Copies take HBM bandwidth: the rest of a memory-bound kernel goes on at the rate of the moment.
+// The rest of a kernel goes on at the rate of the moment.
 template <class A>
 void Engine<A>::retime_kernel(std::int64_t now) {
   Queue& queue = queues_[kCompute];
@@ -226,6 +246,7 @@ void Engine<A>::end(std::size_t s, std::int64_t now) {
     retime_copies(now);
     retime_kernel(now);
   }
+  if (program_.opcode[i] == Opcode::kLaunch) count_collective(s, i, -1, now);
   if (!scratch_.deferred.empty()) events_ended_ = true;
 }
 
