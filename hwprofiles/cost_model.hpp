@@ -28,6 +28,9 @@
 //   attention       FlashAttention-2: 0.5 % on A100, 0.8 % on H100 (curves read off figures)
 // Mean errors are up to twice as large.
 //
+// A kernel alone; what a step loses against that is added where its operators are priced
+// (sim/engine/cost_table.hpp).
+//
 // A kernel whose traffic fits into L2 finds `residency` of it there, except matrix products,
 // convolutions, attention (whose shares were measured so) and optimizers (whose state is cold).
 #pragma once

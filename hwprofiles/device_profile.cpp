@@ -41,9 +41,9 @@ std::array<MatrixRate, kDTypes> decode_peaks(const FigureReader& peaks) {
 }
 
 // A share is needed for every type that has a peak.
-void decode_matmul_shares(const FigureReader& shares, std::array<MatrixRate, kDTypes>& rates) {
+void decode_matmul_shares(const FigureReader& shares, DeviceProfile& profile) {
   for (const DType type : kMatrixTypes) {
-    MatrixRate& rate = rates[index_of(type)];
+    MatrixRate& rate = profile.matrix[index_of(type)];
     if (rate.peak.value > 0) {
       rate.matmul_share = shares.required<double>(name_of(type), kShare);
     } else if (shares.maybe<double>(name_of(type), kShare)) {
@@ -52,6 +52,8 @@ void decode_matmul_shares(const FigureReader& shares, std::array<MatrixRate, kDT
                                    std::string(name_of(type)));
     }
   }
+  profile.sustained_matmul = shares.maybe<double>("sustained", kFraction).value_or(1);
+  profile.matmul_spread = shares.maybe<double>("spread", kFraction).value_or(0);
   shares.finish();
 }
 
@@ -133,7 +135,7 @@ void decode_bandwidth(const FigureReader& shares, DeviceProfile& profile) {
 }
 
 void decode_efficiency(const FigureReader& efficiency, DeviceProfile& profile) {
-  decode_matmul_shares(efficiency.group("matmul"), profile.matrix);
+  decode_matmul_shares(efficiency.group("matmul"), profile);
   const FigureReader tile = efficiency.group("tile");
   profile.tensor_core_tile = decode_tile(tile.group("tensor_cores"));
   profile.cuda_core_tile = decode_tile(tile.group("cuda_cores"));
@@ -309,17 +311,6 @@ LinksProfile decode_links(const FigureReader& links) {
   return profile;
 }
 
-// Leaves of the figures PATH.ERA the one of `era`, as PATH.
-void choose_figure(const std::string& path, FrameworkEra era, std::vector<Figure>& figures) {
-  const std::string chosen = fmt::format("{}.{}", path, name_of(era));
-  std::erase_if(figures, [&](const Figure& figure) {
-    return figure.path.starts_with(path + '.') && figure.path != chosen;
-  });
-  for (Figure& figure : figures) {
-    if (figure.path == chosen) figure.path = path;
-  }
-}
-
 PowerProfile decode_power(const FigureReader& power) {
   const PowerProfile profile{.watts = power.required<double>("watts", kPositive),
                              .idle = power.maybe<double>("idle", kPositive).value_or(0)};
@@ -350,16 +341,6 @@ BytesPerSecond NvmeProfile::reached(BytesPerSecond rate) const {
   if (seconds <= 0) return rate;
   const double in_flight = static_cast<double>(queue) * static_cast<double>(request.count);
   return BytesPerSecond{std::min(rate.value, in_flight / seconds)};
-}
-
-DeviceProfile for_framework(DeviceProfile profile, FrameworkEra era) {
-  profile.host.dispatch = profile.host.dispatches.at(era);
-  profile.framework.context = profile.framework.contexts.at(era);
-  device_profile_detail::choose_figure("host.dispatch", profile.host.dispatches.era_for(era),
-                                       profile.figures);
-  device_profile_detail::choose_figure("framework.context", profile.framework.contexts.era_for(era),
-                                       profile.figures);
-  return profile;
 }
 
 DType matrix_type(const DeviceProfile& profile, DType type) {

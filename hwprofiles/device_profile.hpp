@@ -203,6 +203,11 @@ struct DeviceProfile {
   MemoryProfile hbm;
   CacheProfile l2;
   std::array<MatrixRate, kDTypes> matrix;  // rate of each DType
+  // Share of that rate which products of 16 bits keep in a step of seconds, where the board lowers
+  // its clock to stay within its power; those that are timed alone do not feel it.
+  double sustained_matmul = 1;
+  // Standard deviation of that rate among devices of one kind: ranks wait for the slowest of them.
+  double matmul_spread = 0;
   VectorProfile vector;
   TileModel tensor_core_tile;
   TileModel cuda_core_tile;

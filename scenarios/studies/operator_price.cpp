@@ -74,7 +74,9 @@ double OperatorPrice::efficiency() const {
 }
 
 std::vector<OperatorPrice> price_operator(const OperatorText& op, const DeviceProfile& device) {
-  const CostTable costs = price(op.graph, CostModel(device));
+  DeviceProfile alone = device;
+  alone.sustained_matmul = 1;
+  const CostTable costs = price(op.graph, CostModel(std::move(alone)));
   std::vector<OperatorPrice> prices;
   for (const OperatorId id : ids_of(op.graph.operators)) {
     const Operator& kernel = op.graph.operators[id];

@@ -60,6 +60,9 @@ struct CostTable {
 // DeviceProfile::host.gpus GPUs each: their copies, NVMe requests and optimizers on the CPU run at
 // the same time and share the host's bandwidth evenly. A copied byte crosses host memory once.
 //
+// Products take longer than alone on the device, where the profile says by how much
+// (DeviceProfile::sustained_matmul), and as long as on the slowest of the ranks.
+//
 // With CUDA graphs only the first operator of each part of the step costs the host a dispatch, and
 // so does the one after an operator whose result the host waits for: a graph ends there. Kernels
 // inside follow each other at LaunchProfile::in_graph, copies are nodes of the graphs.
