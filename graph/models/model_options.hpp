@@ -58,6 +58,8 @@ struct ModelOptions {
   std::optional<std::int64_t> target_length;  // labels of a sample, for ctc
   // A model of 16 bits hands its logits to the loss as they are where its code does not cast them.
   bool keeps_narrow_logits = false;
+  // RMSNorm is one kernel, as in Transformer Engine, where Hugging Face's code composes it.
+  bool fused_norms = false;
   // Instead of one pass over whole sequences: text is generated, token by token.
   std::optional<GenerationOptions> generation;
 };

@@ -45,6 +45,7 @@ Graph build_forward(const StepSpec& spec) {
   ModelOptions options = spec.training.model;
   const PrecisionRules& precision = rules_of(spec.training.precision);
   options.dtype = precision.model;
+  options.fused_norms = training_system(spec) == TrainingSystem::kMegatron;
   options.keeps_narrow_logits = precision.model != DType::kFloat32 && !precision.master_weights;
   for (const TrainingRewrite* rewrite : policies_of<TrainingRewrite>(spec))
     options.dtype = rewrite->compute_dtype().value_or(options.dtype);

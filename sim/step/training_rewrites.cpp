@@ -5,6 +5,7 @@
 
 #include "policies/compile/compiled_step.hpp"
 #include "policies/data/loader.hpp"
+#include "policies/parallel/late_weight_gradients.hpp"
 #include "policies/parallel/tensor_gradients.hpp"
 #include "policies/rewrite/accumulate.hpp"
 #include "policies/rewrite/clip_gradients.hpp"
@@ -47,6 +48,8 @@ void rewrite_training(const StepSpec& spec, RewriteScope scope, TrainingGraph& g
   const Tf32 tf32;
   const CompiledStep compiled(training.compile.value_or(CompileScope::kModel));
   if (training.compile) rewrites.push_back(&compiled);
+  const LateWeightGradients late_weight_gradients;
+  rewrites.push_back(&late_weight_gradients);
   const Loader loader(training.loader.value_or(LoaderSpec{}));
   if (training.loader) rewrites.push_back(&loader);
   const LossScale loss_scale(training.loss_scale.value_or(LossScaleOptions{}));

@@ -81,7 +81,7 @@ class DecoderBuilder {
       case DecoderNorm::kLayerNoBias:
         return b.layer_norm(module, x, false);
       case DecoderNorm::kRms:
-        return b.rms_norm(module, x, true);
+        return b.rms_norm(module, x, !options_.fused_norms);
       case DecoderNorm::kRmsInFp32:
         break;
     }

@@ -40,7 +40,7 @@ class DeepseekBuilder {
     TensorId x = b.embedding("embed_tokens", tokens, config_.vocab, config_.width, &table);
     for (std::int64_t i = 0; i < config_.layers; ++i)
       x = block(i, x);
-    x = b.rms_norm("norm", x, true);
+    x = b.rms_norm("norm", x, !options_.fused_norms);
     const TensorId logits =
         config_.tie ? b.linear_with(x, table) : b.linear("lm_head", x, config_.vocab, false);
     b.set_output(logits);
@@ -53,8 +53,8 @@ class DeepseekBuilder {
   TensorId block(std::int64_t index, TensorId x) {
     ModelBuilder& b = builder_;
     const auto scope = b.block(fmt::format("layers.{}", index));
-    x = b.add_tensors(x, attention(b.rms_norm("input_layernorm", x, true)));
-    const TensorId y = b.rms_norm("post_attention_layernorm", x, true);
+    x = b.add_tensors(x, attention(b.rms_norm("input_layernorm", x, !options_.fused_norms)));
+    const TensorId y = b.rms_norm("post_attention_layernorm", x, !options_.fused_norms);
     return b.add_tensors(
         x, index < config_.dense_layers ? feed_forward("mlp", y, config_.ffn) : mixture(y));
   }
@@ -75,7 +75,8 @@ class DeepseekBuilder {
     const std::int64_t wide = config_.heads * head_width;
     TensorId q = x;
     if (config_.query_rank > 0) {
-      q = b.rms_norm("q_a_layernorm", b.linear("q_a_proj", x, config_.query_rank, false), true);
+      q = b.rms_norm("q_a_layernorm", b.linear("q_a_proj", x, config_.query_rank, false),
+                     !options_.fused_norms);
       q = b.linear("q_b_proj", q, wide, false);
     } else {
       q = b.linear("q_proj", x, wide, false);
@@ -86,7 +87,7 @@ class DeepseekBuilder {
         split(b.linear("kv_a_proj_with_mqa", x, config_.kv_rank + config_.rotary_width, false),
               config_.kv_rank, config_.rotary_width);
     const TensorId kv =
-        b.linear("kv_b_proj", b.rms_norm("kv_a_layernorm", latent[0], true),
+        b.linear("kv_b_proj", b.rms_norm("kv_a_layernorm", latent[0], !options_.fused_norms),
                  config_.heads * (config_.plain_width + config_.value_width), false);
     const std::vector<TensorId> keys =
         split(split_heads(b, kv, config_.heads), config_.plain_width, config_.value_width);

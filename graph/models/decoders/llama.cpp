@@ -57,7 +57,7 @@ class LlamaBuilder {
     TensorId x = b.embedding("embed_tokens", tokens, config_.vocab, config_.width, &token_weight);
     for (std::int64_t i = 0; i < config_.layers; ++i)
       x = block(i, x);
-    x = passes_.wanted(b.rms_norm("norm", x, true));
+    x = passes_.wanted(b.rms_norm("norm", x, !options_.fused_norms));
     return config_.tie ? b.linear_with(x, token_weight)
                        : b.linear("lm_head", x, config_.vocab, false);
   }
@@ -65,8 +65,8 @@ class LlamaBuilder {
   TensorId block(std::int64_t index, TensorId x) {
     ModelBuilder& b = builder_;
     const auto scope = b.block(fmt::format("layers.{}", index));
-    x = b.add_tensors(x, attention(b.rms_norm("input_layernorm", x, true)));
-    const TensorId y = b.rms_norm("post_attention_layernorm", x, true);
+    x = b.add_tensors(x, attention(b.rms_norm("input_layernorm", x, !options_.fused_norms)));
+    const TensorId y = b.rms_norm("post_attention_layernorm", x, !options_.fused_norms);
     return b.add_tensors(x, config_.experts > 0 ? mixture(y) : feed_forward(y));
   }
 
