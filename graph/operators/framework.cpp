@@ -100,7 +100,7 @@ constexpr FrameworkRules kTorch113Cpu{
 constexpr FrameworkRules torch_2_1_cuda() {
   FrameworkRules rules = kTorch24Cuda;
   rules.name = "torch-2.1-cuda";
-  rules.source = "PyTorch 2.0 to 2.3, as 2.4 but for the figures of the device";
+  rules.source = "PyTorch 2.0 and 2.1, as 2.4 but for the figures of the device";
   rules.era = FrameworkEra::kTorch21;
   return rules;
 }

@@ -45,9 +45,9 @@ std::string model_of(const RowReader& row) {
   const bool plain_heads = n("head_dim_n") * heads == n("hidden_n");
   if (!plain_heads) throw NotMapped{"head widths that are not hidden / heads"};
   if (family == "gpt" || family == "mpt") {
-    return fmt::format(
-        "{{preset: gpt2, layers: {}, width: {}, heads: {}, vocab: {}, sequence: {}}}",
-        n("layers_n"), n("hidden_n"), heads, n("vocab_n"), n("seq_n"));
+    // GELU is one kernel in llm-foundry, Megatron-LM and flash-attention, not Hugging Face's chain.
+    return fmt::format("{{preset: gpt, layers: {}, width: {}, heads: {}, vocab: {}, sequence: {}}}",
+                       n("layers_n"), n("hidden_n"), heads, n("vocab_n"), n("seq_n"));
   }
   if (family == "llama" || family == "stablelm") {
     return fmt::format(
@@ -101,9 +101,14 @@ std::vector<std::string> policies_of(const RowReader& row, bool sharded_bf16, in
     policies.push_back(fmt::format("context_parallel: {{size: {}}}", ranks(row, "cp")));
   const std::string& stage = row.text("zero");
   const std::string mixed = sharded_bf16 ? ", param_dtype: bf16" : "";
-  if (gpus > 1 && stage == "3") policies.push_back(fmt::format("fsdp: {{version: 1{}}}", mixed));
+  // Composer, in which llm-foundry trains MPT, gathers behind a unit's backward unless it is told
+  // otherwise.
+  const std::string gathers = row.text("model_family") == "mpt" ? ", prefetch: post" : "";
+  if (gpus > 1 && stage == "3")
+    policies.push_back(fmt::format("fsdp: {{version: 1{}{}}}", mixed, gathers));
   if (gpus > 1 && stage == "2")
-    policies.push_back(fmt::format("fsdp: {{version: 1, reshard_after_forward: false{}}}", mixed));
+    policies.push_back(
+        fmt::format("fsdp: {{version: 1, reshard_after_forward: false{}{}}}", mixed, gathers));
   if (gpus > 1 && stage == "1") policies.emplace_back("zero: {stage: 1}");
   const std::string& finetune = row.text("finetune");
   if (finetune == "lora" || finetune == "lora_lm") {
@@ -140,6 +145,10 @@ std::string scenario_of(const RowReader& row, const std::string& gpu, int gpus, 
       ranks(row, "accumulation"), precision, optimizer_of(row));
   if (!row.text("seq_n").empty()) training += fmt::format(", sequence: {}", row.count("seq_n"));
   if (row.text("attention") == "math") training += ", attention: math";
+  // MPT trains without dropout (resid_pdrop, emb_pdrop and attn_pdrop of llm-foundry are 0), with
+  // FlashAttention 1 in Triton (its tables are of PyTorch 2.0 and 2.1).
+  if (row.text("model_family") == "mpt") training += ", dropout: 0, framework: torch-2.1-cuda";
+  if (row.text("model_family") == "gpt") training += ", dropout: 0.1";
   if (row.text("compile") == "1") training += ", compile: inductor";
   if (precision == "fp16_autocast" || precision == "fp16_mixed")
     training += ", loss_scale: dynamic";

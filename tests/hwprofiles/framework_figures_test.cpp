@@ -46,6 +46,20 @@ TEST_SUITE("unit") {
     CHECK(context_mib(rtx, FrameworkEra::kTorch24) == 481);
   }
 
+  TEST_CASE("attention of PyTorch 2.0 and 2.1 is half as fast") {
+    const DeviceProfile a100 = load("a100-sxm-80gb");
+    const DeviceProfile old = for_framework(a100, FrameworkEra::kTorch21);
+    const DeviceProfile now = for_framework(a100, FrameworkEra::kTorch24);
+    REQUIRE(old.attention_forward.size() == now.attention_forward.size());
+    for (std::size_t i = 0; i < now.attention_forward.size(); ++i) {
+      CHECK(2 * old.attention_forward[i].share == now.attention_forward[i].share);
+      CHECK(2 * old.attention_forward[i].causal_share == now.attention_forward[i].causal_share);
+      CHECK(2 * old.attention_backward[i].share == now.attention_backward[i].share);
+      CHECK(old.attention_backward[i].half_length == now.attention_backward[i].half_length);
+    }
+    CHECK(now.attention_forward[0].share == a100.attention_forward[0].share);
+  }
+
   TEST_CASE("one number holds for all versions, and replaces the group of a profile") {
     const DeviceProfile own = load("a100-sxm-80gb", "{framework: {context: 600MiB}}");
     for (const FrameworkEra era : {FrameworkEra::kTorch19, FrameworkEra::kTorch24})

@@ -1,0 +1,50 @@
+// Rows of published training steps as scenarios: what their families of models are.
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "hwprofiles/measured/csv_table.hpp"
+#include "scenarios/measured/measured_steps.hpp"
+
+namespace tidemark::published_steps_test {
+namespace {
+
+// Returns the scenario of one row; a made-up step of 8 GPUs.
+std::string scenario_of(const std::string& family, const std::string& precision) {
+  const CsvTable table = parse_csv(
+      "source,model,gpu,n_gpus,gpu_profile,tp,pp,cp,ep,sp,zero,cpu_offload,precision_norm,"
+      "recompute_norm,attention,compile,optimizer_norm,finetune,model_family,layers_n,hidden_n,"
+      "heads_n,kv_heads_n,head_dim_n,ffn_n,vocab_n,seq_n,micro_batch_n,accumulation,metric_norm,"
+      "value_si,usable_memory,usable_time\n"
+      "someone@1 table,a model,A100,8,a100-sxm-80gb,1,1,1,1,0,3,none," +
+          precision + ",none,flash,0,adamw,pretrain," + family +
+          ",4,256,4,4,64,1024,512,128,2,1,tokens_per_second_per_gpu,1000,0,1\n",
+      "steps.csv");
+  const MeasuredSteps read = read_measured_steps(table, {});
+  REQUIRE(read.steps.size() == 1);
+  return read.steps.front().scenario;
+}
+
+bool says(const std::string& scenario, const char* words) {
+  return scenario.find(words) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_SUITE("unit") {
+  TEST_CASE("MPT is what llm-foundry trained: GELU in one kernel, no dropout, FlashAttention 1") {
+    const std::string mpt = scenario_of("mpt", "bf16_fsdp");
+    CHECK(says(mpt, "preset: gpt,"));
+    CHECK(says(mpt, "dropout: 0,"));
+    CHECK(says(mpt, "framework: torch-2.1-cuda"));
+    CHECK(says(mpt, "fsdp: {version: 1, param_dtype: bf16, prefetch: post}"));
+    const std::string gpt = scenario_of("gpt", "bf16_fsdp");
+    CHECK(says(gpt, "preset: gpt,"));
+    CHECK(says(gpt, "dropout: 0.1"));
+    CHECK_FALSE(says(gpt, "framework"));
+    CHECK(says(gpt, "fsdp: {version: 1, param_dtype: bf16}"));
+    CHECK(says(scenario_of("llama", "bf16_fsdp"), "preset: llama-2-7b"));
+  }
+}
+
+}  // namespace tidemark::published_steps_test
