@@ -33,7 +33,8 @@ bool Inference::any_input_requires_grad() const {
 
 void Inference::create(Shape shape, DType dtype, Strides strides) {
   for (std::int64_t extent : shape) {
-    require(extent >= 1, fmt::format("its result would have the shape {}", to_string(shape)));
+    require(extent >= 1,
+            [&] { return fmt::format("its result would have the shape {}", to_string(shape)); });
   }
   Node& node = graph_.nodes[node_];
   Tensor tensor{.storage = {},

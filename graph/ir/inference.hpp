@@ -1,6 +1,7 @@
 // Infers the outputs of a node by its family's shape rule.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -39,8 +40,14 @@ class Inference {
   void follow_gradient(bool follows);
   // Throws UserError: operator, layer, the problem and the shapes of all inputs.
   [[noreturn]] void fail(const std::string& problem) const;
-  void require(bool holds, const std::string& problem) const {
+  void require(bool holds, const char* problem) const {
     if (!holds) fail(problem);
+  }
+  // `problem` returns the text, which is made only where it is shown: models have thousands of
+  // nodes.
+  template <std::invocable Problem>
+  void require(bool holds, const Problem& problem) const {
+    if (!holds) fail(problem());
   }
 
  private:

@@ -19,6 +19,12 @@ std::int64_t flag(bool value) {
   return value ? 1 : 0;
 }
 
+const OperatorFamily& family_named(std::string_view name) {
+  const OperatorFamily* found = find_family(name);
+  if (found != nullptr) return *found;
+  throw UserError(fmt::format("there is no operator named {}", tidemark::quoted_excerpt(name)));
+}
+
 }  // namespace
 }  // namespace builder_detail
 
@@ -56,7 +62,10 @@ LayerId ModelBuilder::add_layer(std::string module, int block) {
 
 std::string ModelBuilder::qualified(std::string_view tensor_name) const {
   if (!layer_.valid()) return std::string(tensor_name);
-  return fmt::format("{}.{}", graph_.layers[layer_].name, tensor_name);
+  const std::string& module = graph_.layers[layer_].name;
+  std::string name;
+  name.reserve(module.size() + 1 + tensor_name.size());
+  return name.append(module).append(1, '.').append(tensor_name);
 }
 
 // A module inside a block belongs to that block.
@@ -96,11 +105,7 @@ TensorId ModelBuilder::input(std::string_view tensor_name, Shape shape, DType dt
 
 std::vector<TensorId> ModelBuilder::add_many(std::string_view family, std::vector<TensorId> inputs,
                                              Attributes attributes) {
-  const OperatorFamily* found = find_family(family);
-  if (found == nullptr) {
-    throw UserError(fmt::format("there is no operator named {}", tidemark::quoted_excerpt(family)));
-  }
-  return add_many(*found, std::move(inputs), std::move(attributes));
+  return add_many(builder_detail::family_named(family), std::move(inputs), std::move(attributes));
 }
 
 std::vector<TensorId> ModelBuilder::add_many(const OperatorFamily& family,
@@ -111,7 +116,9 @@ std::vector<TensorId> ModelBuilder::add_many(const OperatorFamily& family,
 
 TensorId ModelBuilder::add(std::string_view family, std::vector<TensorId> inputs,
                            Attributes attributes) {
-  return add_many(family, std::move(inputs), std::move(attributes)).front();
+  const NodeId node = graph_.add_node(builder_detail::family_named(family), std::move(inputs),
+                                      std::move(attributes), layer_);
+  return graph_.output(node);
 }
 
 TensorId ModelBuilder::linear(std::string_view module, TensorId x, std::int64_t out_features,

@@ -17,7 +17,7 @@ void infer_top_k(Inference& inference) {
   const std::int64_t k = inference.attributes().integer("k", 1);
   inference.require(x.shape.rank() >= 1, "needs an axis to choose from");
   inference.require(k >= 1 && k <= x.shape[-1],
-                    fmt::format("cannot choose {} of {}", k, x.shape[-1]));
+                    [&] { return fmt::format("cannot choose {} of {}", k, x.shape[-1]); });
   Shape shape = x.shape;
   shape[-1] = k;
   inference.create(shape, x.dtype);

@@ -13,9 +13,10 @@ Shape broadcast_shapes(const Inference& inference, const Shape& a, const Shape& 
   for (int i = 1; i <= shorter.rank(); ++i) {
     const std::int64_t x = longer[-i];
     const std::int64_t y = shorter[-i];
-    inference.require(x == y || x == 1 || y == 1,
-                      fmt::format("shapes {} and {} do not broadcast: {} and {} differ at axis -{}",
-                                  to_string(a), to_string(b), x, y, i));
+    inference.require(x == y || x == 1 || y == 1, [&] {
+      return fmt::format("shapes {} and {} do not broadcast: {} and {} differ at axis -{}",
+                         to_string(a), to_string(b), x, y, i);
+    });
     result[-i] = std::max(x, y);
   }
   return result;

@@ -76,7 +76,7 @@ double dropout_probability(const Attributes& attributes) {
 
 double required_dropout_probability(Inference& inference) {
   const double p = dropout_probability(inference.attributes());
-  inference.require(p >= 0 && p < 1, fmt::format("p = {} is not in [0, 1)", p));
+  inference.require(p >= 0 && p < 1, [&] { return fmt::format("p = {} is not in [0, 1)", p); });
   return p;
 }
 
@@ -124,8 +124,9 @@ void set_fitted_gradient(BackwardBuilder& backward, std::size_t index, const Ten
 }
 
 int checked_axis(const Inference& inference, std::int64_t axis, int rank) {
-  inference.require(axis >= -rank && axis < rank,
-                    fmt::format("axis {} does not exist: its input has {} axes", axis, rank));
+  inference.require(axis >= -rank && axis < rank, [&] {
+    return fmt::format("axis {} does not exist: its input has {} axes", axis, rank);
+  });
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 

@@ -15,13 +15,14 @@ std::int64_t per_axis(const Attributes& attributes, std::string_view name, int a
 }
 
 void require_spatial(const Inference& inference, const Tensor& x, int axes) {
-  inference.require(x.shape.rank() == axes + 2,
-                    fmt::format("needs the axes batch and channels and {} more", axes));
+  inference.require(x.shape.rank() == axes + 2, [&] {
+    return fmt::format("needs the axes batch and channels and {} more", axes);
+  });
 }
 
 void require_filters(const Inference& inference, const Tensor& x, const Tensor& weight) {
   inference.require(weight.shape.rank() == x.shape.rank(),
-                    fmt::format("the weight needs {} axes", x.shape.rank()));
+                    [&] { return fmt::format("the weight needs {} axes", x.shape.rank()); });
   inference.require(x.dtype == weight.dtype, "input and weight differ in type");
 }
 

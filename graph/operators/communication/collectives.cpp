@@ -107,9 +107,10 @@ void infer_all_to_all(Inference& inference) {
   const std::int64_t ranks = attributes.integer("ranks", 1);
   const int split = checked_axis(inference, attributes.integer("split_axis"), x.shape.rank());
   const int joined = checked_axis(inference, attributes.integer("joined_axis"), x.shape.rank());
-  inference.require(x.shape[split] % ranks == 0,
-                    fmt::format("axis {} of extent {} does not split over {} ranks", split,
-                                x.shape[split], ranks));
+  inference.require(x.shape[split] % ranks == 0, [&] {
+    return fmt::format("axis {} of extent {} does not split over {} ranks", split, x.shape[split],
+                       ranks);
+  });
   Shape shape = x.shape;
   shape[split] /= ranks;
   shape[joined] *= ranks;

@@ -35,7 +35,7 @@ inline void infer_head_loss(Inference& inference, DType dtype) {
       rows.shape.rank() == 2 && weight.shape.rank() == 2 && rows.shape[1] == weight.shape[1],
       "needs rows [n, width] and a weight [classes, width]");
   inference.require(targets.shape == Shape{rows.shape[0]} && targets.dtype == DType::kInt64,
-                    fmt::format("needs {} int64 targets", rows.shape[0]));
+                    [&] { return fmt::format("needs {} int64 targets", rows.shape[0]); });
   inference.create({}, dtype);
 }
 

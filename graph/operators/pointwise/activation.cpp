@@ -97,10 +97,12 @@ const Unary& unary_of(const NodeView& node) {
 
 void infer(Inference& inference) {
   const Tensor& x = inference.input(0);
-  inference.require(is_floating(x.dtype), fmt::format("its input is {}", name_of(x.dtype)));
+  inference.require(is_floating(x.dtype),
+                    [&] { return fmt::format("its input is {}", name_of(x.dtype)); });
   const std::string approximate = inference.attributes().text("approximate", "none");
-  inference.require(approximate == "none" || approximate == "tanh",
-                    fmt::format("approximate = '{}' is neither none nor tanh", approximate));
+  inference.require(approximate == "none" || approximate == "tanh", [&] {
+    return fmt::format("approximate = '{}' is neither none nor tanh", approximate);
+  });
   if (inference.attributes().flag("in_place")) {
     inference.in_place(0);
   } else {

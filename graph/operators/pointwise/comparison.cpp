@@ -57,8 +57,9 @@ constexpr std::size_t kElse = 2;  // absent: a constant
 
 void infer_where(Inference& inference) {
   const Tensor& condition = inference.input(kCondition);
-  inference.require(condition.dtype == DType::kBool,
-                    fmt::format("its condition is {}, not bool", name_of(condition.dtype)));
+  inference.require(condition.dtype == DType::kBool, [&] {
+    return fmt::format("its condition is {}, not bool", name_of(condition.dtype));
+  });
   DType dtype = inference.input(kThen).dtype;
   if (inference.has_input(kElse)) dtype = promote(dtype, inference.input(kElse).dtype);
   create_elementwise(inference, common_shape(inference), dtype);

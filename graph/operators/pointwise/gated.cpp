@@ -13,8 +13,9 @@ void infer_glu(Inference& inference) {
   const Tensor& x = inference.input(0);
   const int axis =
       checked_axis(inference, inference.attributes().integer("axis", -1), x.shape.rank());
-  inference.require(x.shape[axis] % 2 == 0,
-                    fmt::format("axis {} of extent {} has no halves", axis, x.shape[axis]));
+  inference.require(x.shape[axis] % 2 == 0, [&] {
+    return fmt::format("axis {} of extent {} has no halves", axis, x.shape[axis]);
+  });
   Shape shape = x.shape;
   shape[axis] /= 2;
   inference.create(shape, x.dtype);
@@ -70,9 +71,10 @@ void infer_prelu(Inference& inference) {
   const Tensor& x = inference.input(kX);
   const Shape& weight = inference.input(kWeight).shape;
   const bool per_channel = x.shape.rank() >= 2 && weight == Shape{x.shape[1]};
-  inference.require(weight == Shape{1} || per_channel,
-                    fmt::format("a weight of shape {} is neither one number nor one per channel",
-                                to_string(weight)));
+  inference.require(weight == Shape{1} || per_channel, [&] {
+    return fmt::format("a weight of shape {} is neither one number nor one per channel",
+                       to_string(weight));
+  });
   create_elementwise(inference, x.shape, x.dtype);
 }
 

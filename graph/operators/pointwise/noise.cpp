@@ -14,7 +14,7 @@ void infer(Inference& inference) {
   inference.require(x.shape.rank() >= 2, "needs the axes batch and channels");
   const std::string mode = inference.attributes().text("mode", "row");
   inference.require(mode == "row" || mode == "batch",
-                    fmt::format("mode '{}' is neither row nor batch", mode));
+                    [&] { return fmt::format("mode '{}' is neither row nor batch", mode); });
   if (p == 0) {
     inference.view(0, x.shape, x.strides);
   } else {

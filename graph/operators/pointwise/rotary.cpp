@@ -14,8 +14,9 @@ constexpr std::size_t kSin = 2;  // both broadcast to x
 
 void infer(Inference& inference) {
   const Tensor& x = inference.input(kX);
-  inference.require(x.shape.rank() >= 1 && x.shape[-1] % 2 == 0,
-                    fmt::format("the width {} is odd", x.shape.rank() >= 1 ? x.shape[-1] : 1));
+  inference.require(x.shape.rank() >= 1 && x.shape[-1] % 2 == 0, [&] {
+    return fmt::format("the width {} is odd", x.shape.rank() >= 1 ? x.shape[-1] : 1);
+  });
   for (std::size_t i : {kCos, kSin}) {
     inference.require(broadcast_shapes(inference, x.shape, inference.input(i).shape) == x.shape,
                       "cos or sin is larger than what it rotates");

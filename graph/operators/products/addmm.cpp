@@ -15,13 +15,17 @@ void infer_product(Inference& inference, int rank) {
   const Tensor& a = inference.input(kLeft);
   const Tensor& b = inference.input(kRight);
   inference.require(a.shape.rank() == rank && b.shape.rank() == rank,
-                    fmt::format("needs operands with {} axes", rank));
-  inference.require(rank == 2 || a.shape[0] == b.shape[0],
-                    fmt::format("the batches differ: {} and {}", a.shape[0], b.shape[0]));
-  inference.require(a.shape[-1] == b.shape[-2],
-                    fmt::format("the inner axes differ: {} and {}", a.shape[-1], b.shape[-2]));
-  inference.require(a.dtype == b.dtype, fmt::format("the operands are {} and {}: cast one of them",
-                                                    name_of(a.dtype), name_of(b.dtype)));
+                    [&] { return fmt::format("needs operands with {} axes", rank); });
+  inference.require(rank == 2 || a.shape[0] == b.shape[0], [&] {
+    return fmt::format("the batches differ: {} and {}", a.shape[0], b.shape[0]);
+  });
+  inference.require(a.shape[-1] == b.shape[-2], [&] {
+    return fmt::format("the inner axes differ: {} and {}", a.shape[-1], b.shape[-2]);
+  });
+  inference.require(a.dtype == b.dtype, [&] {
+    return fmt::format("the operands are {} and {}: cast one of them", name_of(a.dtype),
+                       name_of(b.dtype));
+  });
   Shape result = a.shape;
   result[-1] = b.shape[-1];
   const Shape sum = broadcast_shapes(inference, result, inference.input(kAdded).shape);

@@ -66,14 +66,14 @@ void infer(Inference& inference) {
                     "q, k and v need the axes batch, heads, length, width");
   inference.require(q.shape[0] == k.shape[0] && k.shape[0] == v.shape[0],
                     "the batches of q, k and v differ");
-  inference.require(
-      q.shape[3] == k.shape[3],
-      fmt::format("the head widths of q and k differ: {} and {}", q.shape[3], k.shape[3]));
+  inference.require(q.shape[3] == k.shape[3], [&] {
+    return fmt::format("the head widths of q and k differ: {} and {}", q.shape[3], k.shape[3]);
+  });
   inference.require(k.shape[1] == v.shape[1] && k.shape[2] == v.shape[2],
                     "k and v differ in heads or length");
-  inference.require(
-      q.shape[1] % k.shape[1] == 0,
-      fmt::format("{} query heads are not a multiple of {} key heads", q.shape[1], k.shape[1]));
+  inference.require(q.shape[1] % k.shape[1] == 0, [&] {
+    return fmt::format("{} query heads are not a multiple of {} key heads", q.shape[1], k.shape[1]);
+  });
   inference.require(q.dtype == k.dtype && k.dtype == v.dtype, "q, k and v differ in type");
   const Shape result{q.shape[0], q.shape[1], q.shape[2], v.shape[3]};
   // empty_like(q): with head-split views the result is contiguous once its heads are merged again.

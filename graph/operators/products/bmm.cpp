@@ -12,12 +12,16 @@ void infer(Inference& inference) {
   const Tensor& b = inference.input(1);
   inference.require(a.shape.rank() == 3 && b.shape.rank() == 3,
                     "needs two operands with three axes: batch, rows, columns");
-  inference.require(a.shape[0] == b.shape[0],
-                    fmt::format("the batches differ: {} and {}", a.shape[0], b.shape[0]));
-  inference.require(a.shape[2] == b.shape[1],
-                    fmt::format("the inner axes differ: {} and {}", a.shape[2], b.shape[1]));
-  inference.require(a.dtype == b.dtype, fmt::format("the operands are {} and {}: cast one of them",
-                                                    name_of(a.dtype), name_of(b.dtype)));
+  inference.require(a.shape[0] == b.shape[0], [&] {
+    return fmt::format("the batches differ: {} and {}", a.shape[0], b.shape[0]);
+  });
+  inference.require(a.shape[2] == b.shape[1], [&] {
+    return fmt::format("the inner axes differ: {} and {}", a.shape[2], b.shape[1]);
+  });
+  inference.require(a.dtype == b.dtype, [&] {
+    return fmt::format("the operands are {} and {}: cast one of them", name_of(a.dtype),
+                       name_of(b.dtype));
+  });
   inference.create({a.shape[0], a.shape[1], b.shape[2]}, a.dtype);
 }
 

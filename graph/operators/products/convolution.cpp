@@ -35,10 +35,12 @@ std::int64_t output_extent(const Inference& inference, int axis) {
       fmt::format("stride, dilation, padding and kernel are at most {}", kMostPlaces));
   const std::int64_t padded = inference.input(kX).shape[axis + 2] + 2 * padding;
   const std::int64_t reach = dilation * (kernel - 1) + 1;
-  inference.require(reach <= padded,
-                    fmt::format("a kernel that reaches over {} is larger than the padded input of "
-                                "{}; it takes a padding of {}",
-                                reach, padded, padding + (reach - padded + 1) / 2));
+  inference.require(reach <= padded, [&] {
+    return fmt::format(
+        "a kernel that reaches over {} is larger than the padded input of "
+        "{}; it takes a padding of {}",
+        reach, padded, padding + (reach - padded + 1) / 2);
+  });
   return (padded - reach) / stride + 1;
 }
 
@@ -50,9 +52,10 @@ void infer(Inference& inference) {
   require_filters(inference, x, weight);
   const std::int64_t groups = groups_of(inference.attributes());
   inference.require(groups >= 1, "stride, dilation and groups start at 1, padding at 0");
-  inference.require(x.shape[1] == weight.shape[1] * groups && weight.shape[0] % groups == 0,
-                    fmt::format("{} input channels do not match a weight of {} in {} groups",
-                                x.shape[1], to_string(weight.shape), groups));
+  inference.require(x.shape[1] == weight.shape[1] * groups && weight.shape[0] % groups == 0, [&] {
+    return fmt::format("{} input channels do not match a weight of {} in {} groups", x.shape[1],
+                       to_string(weight.shape), groups);
+  });
   if (inference.has_input(kBias)) {
     inference.require(inference.input(kBias).shape == Shape{weight.shape[0]},
                       "the bias does not match the output channels");

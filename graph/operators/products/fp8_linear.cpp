@@ -18,9 +18,10 @@ constexpr std::int64_t kWeightCopies = 2;  // forward's own and the transposed o
 void infer(Inference& inference) {
   infer_linear(inference);
   const Shape& weight = inference.input(kLinearWeight).shape;
-  inference.require(weight[0] % kMultiple == 0 && weight[1] % kMultiple == 0,
-                    fmt::format("fp8 products take features that are multiples of {}, not {}",
-                                kMultiple, to_string(weight)));
+  inference.require(weight[0] % kMultiple == 0 && weight[1] % kMultiple == 0, [&] {
+    return fmt::format("fp8 products take features that are multiples of {}, not {}", kMultiple,
+                       to_string(weight));
+  });
 }
 
 bool keeps_operands(const NodeView& node) {

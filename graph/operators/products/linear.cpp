@@ -17,9 +17,10 @@ void infer(Inference& inference) {
   infer_linear(inference);
   const Tensor& x = inference.input(kLinearX);
   const Tensor& weight = inference.input(kLinearWeight);
-  inference.require(x.dtype == weight.dtype,
-                    fmt::format("the input is {}, but the weight is {}: cast one of them",
-                                name_of(x.dtype), name_of(weight.dtype)));
+  inference.require(x.dtype == weight.dtype, [&] {
+    return fmt::format("the input is {}, but the weight is {}: cast one of them", name_of(x.dtype),
+                       name_of(weight.dtype));
+  });
 }
 
 // The operators that F.linear runs.

@@ -20,14 +20,16 @@ void infer_linear(Inference& inference) {
   const bool transposed = inference.attributes().flag("transposed_weight");
   const std::int64_t in_features = weight.shape[transposed ? 0 : 1];
   const std::int64_t out_features = weight.shape[transposed ? 1 : 0];
-  inference.require(x.shape[-1] == in_features,
-                    fmt::format("the input's last axis is {}, but the weight takes {} features",
-                                x.shape[-1], in_features));
+  inference.require(x.shape[-1] == in_features, [&] {
+    return fmt::format("the input's last axis is {}, but the weight takes {} features", x.shape[-1],
+                       in_features);
+  });
   if (inference.has_input(kLinearBias)) {
     const Shape& bias = inference.input(kLinearBias).shape;
-    inference.require(bias == Shape{out_features},
-                      fmt::format("the bias has shape {}, but there are {} output features",
-                                  to_string(bias), out_features));
+    inference.require(bias == Shape{out_features}, [&] {
+      return fmt::format("the bias has shape {}, but there are {} output features", to_string(bias),
+                         out_features);
+    });
   }
   Shape result = x.shape;
   result[-1] = out_features;

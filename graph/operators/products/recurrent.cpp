@@ -94,12 +94,14 @@ void require_weights(const Inference& inference, const RecurrentSize& size) {
                                                         "bias_hh"};
     for (std::size_t i = 0; i < each; ++i) {
       const Tensor& weight = inference.input(1 + static_cast<std::size_t>(run) * each + i);
-      inference.require(weight.shape == wanted.at(i),
-                        fmt::format("{} of layer {} has shape {} instead of {}", kNames.at(i),
-                                    layer, to_string(weight.shape), to_string(wanted.at(i))));
-      inference.require(weight.dtype == size.dtype,
-                        fmt::format("the input is {}, but {} is {}: cast one of them",
-                                    name_of(size.dtype), kNames.at(i), name_of(weight.dtype)));
+      inference.require(weight.shape == wanted.at(i), [&] {
+        return fmt::format("{} of layer {} has shape {} instead of {}", kNames.at(i), layer,
+                           to_string(weight.shape), to_string(wanted.at(i)));
+      });
+      inference.require(weight.dtype == size.dtype, [&] {
+        return fmt::format("the input is {}, but {} is {}: cast one of them", name_of(size.dtype),
+                           kNames.at(i), name_of(weight.dtype));
+      });
     }
   }
 }
@@ -111,9 +113,10 @@ void infer(Inference& inference) {
   const std::int64_t layers = inference.attributes().integer("layers", 1);
   const double dropout = inference.attributes().number("dropout", 0);
   inference.require(x.shape.rank() == 3, "needs the axes steps, batch and features");
-  inference.require(layers >= 1, fmt::format("layers is {}; it starts at 1", layers));
+  inference.require(layers >= 1,
+                    [&] { return fmt::format("layers is {}; it starts at 1", layers); });
   inference.require(dropout >= 0 && dropout < 1,
-                    fmt::format("dropout = {} is not in [0, 1)", dropout));
+                    [&] { return fmt::format("dropout = {} is not in [0, 1)", dropout); });
   const std::int64_t runs = layers * (inference.attributes().flag("bidirectional") ? 2 : 1);
   const std::size_t weights = weight_count(inference);
   const std::size_t each = weights_per_run(weights, runs);
@@ -125,8 +128,10 @@ void infer(Inference& inference) {
   for (std::size_t i = 1 + weights; i < inference.input_count(); ++i) {
     const Shape& state = inference.input(i).shape;
     const Shape wanted{runs, size.batch, size.hidden};
-    inference.require(state == wanted, fmt::format("an initial state has shape {} instead of {}",
-                                                   to_string(state), to_string(wanted)));
+    inference.require(state == wanted, [&] {
+      return fmt::format("an initial state has shape {} instead of {}", to_string(state),
+                         to_string(wanted));
+    });
   }
   // Every step of every layer keeps up to ten states of up to four bytes: all of it has an address.
   static_cast<void>(element_count({size.steps, size.batch, size.hidden, runs, 64}));

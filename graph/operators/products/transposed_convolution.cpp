@@ -36,9 +36,10 @@ void infer(Inference& inference) {
   require_filters(inference, x, weight);
   const std::int64_t groups = inference.attributes().integer("groups", 1);
   inference.require(groups >= 1, "stride, dilation and groups start at 1, paddings at 0");
-  inference.require(x.shape[1] == weight.shape[0] && x.shape[1] % groups == 0,
-                    fmt::format("{} input channels do not match a weight of {} in {} groups",
-                                x.shape[1], to_string(weight.shape), groups));
+  inference.require(x.shape[1] == weight.shape[0] && x.shape[1] % groups == 0, [&] {
+    return fmt::format("{} input channels do not match a weight of {} in {} groups", x.shape[1],
+                       to_string(weight.shape), groups);
+  });
   Shape result{x.shape[0], weight.shape[1] * groups};
   if (inference.has_input(kBias)) {
     inference.require(inference.input(kBias).shape == Shape{result[1]},

@@ -21,9 +21,10 @@ void infer(Inference& inference) {
   for (std::size_t i : {kWeight, kBias}) {
     if (!inference.has_input(i)) continue;
     const Shape& shape = inference.input(i).shape;
-    inference.require(shape == Shape{x.shape[1]},
-                      fmt::format("the {} has shape {}, but the input {} channels",
-                                  i == kWeight ? "weight" : "bias", to_string(shape), x.shape[1]));
+    inference.require(shape == Shape{x.shape[1]}, [&] {
+      return fmt::format("the {} has shape {}, but the input {} channels",
+                         i == kWeight ? "weight" : "bias", to_string(shape), x.shape[1]);
+    });
   }
   create_elementwise(inference, x.shape, x.dtype);
 }

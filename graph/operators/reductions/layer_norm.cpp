@@ -20,9 +20,10 @@ void require_affine(const Inference& inference, const Shape& wanted) {
   for (std::size_t i : {kWeight, kBias}) {
     if (!inference.has_input(i)) continue;
     const Shape& shape = inference.input(i).shape;
-    inference.require(shape == wanted, fmt::format("the {} has shape {}, but {} is normalised",
-                                                   i == kWeight ? "weight" : "bias",
-                                                   to_string(shape), to_string(wanted)));
+    inference.require(shape == wanted, [&] {
+      return fmt::format("the {} has shape {}, but {} is normalised",
+                         i == kWeight ? "weight" : "bias", to_string(shape), to_string(wanted));
+    });
   }
 }
 
@@ -129,8 +130,9 @@ void infer_group_norm(Inference& inference) {
   const Tensor& x = inference.input(kX);
   const std::int64_t groups = inference.attributes().integer("groups", 1);
   inference.require(x.shape.rank() >= 2, "needs the axes batch and channels");
-  inference.require(groups >= 1 && x.shape[1] % groups == 0,
-                    fmt::format("{} channels do not split into {} groups", x.shape[1], groups));
+  inference.require(groups >= 1 && x.shape[1] % groups == 0, [&] {
+    return fmt::format("{} channels do not split into {} groups", x.shape[1], groups);
+  });
   require_affine(inference, {x.shape[1]});
   inference.create(x.shape, x.dtype);
 }

@@ -16,15 +16,17 @@ void infer_nll(Inference& inference) {
   const Tensor& x = inference.input(kPrediction);
   const Tensor& target = inference.input(kTarget);
   inference.require(x.shape.rank() >= 2, "needs the axes samples and classes");
-  inference.require(target.dtype == DType::kInt64,
-                    fmt::format("targets are {}, not int64", name_of(target.dtype)));
+  inference.require(target.dtype == DType::kInt64, [&] {
+    return fmt::format("targets are {}, not int64", name_of(target.dtype));
+  });
   Shape wanted;
   for (int axis = 0; axis < x.shape.rank(); ++axis) {
     if (axis != 1) wanted.push_back(x.shape[axis]);
   }
-  inference.require(target.shape == wanted,
-                    fmt::format("targets have shape {} instead of {}", to_string(target.shape),
-                                to_string(wanted)));
+  inference.require(target.shape == wanted, [&] {
+    return fmt::format("targets have shape {} instead of {}", to_string(target.shape),
+                       to_string(wanted));
+  });
   inference.create({}, x.dtype);
 }
 

@@ -21,8 +21,9 @@ std::int64_t pooled(const Inference& inference, int axis) {
   inference.require(dilation >= 1, "dilation starts at 1");
   const std::int64_t padded = inference.input(0).shape[axis + 2] + 2 * padding;
   const std::int64_t span = padded - dilation * (kernel - 1) - 1;
-  inference.require(span >= 0, fmt::format("a kernel of {} is larger than the padded input of {}",
-                                           kernel, padded));
+  inference.require(span >= 0, [&] {
+    return fmt::format("a kernel of {} is larger than the padded input of {}", kernel, padded);
+  });
   if (!attributes.flag("ceil_mode")) return span / stride + 1;
   std::int64_t count = (span + stride - 1) / stride + 1;
   if ((count - 1) * stride >= padded - padding) --count;  // the last window starts inside

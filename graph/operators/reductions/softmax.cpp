@@ -10,7 +10,8 @@ namespace softmax_family_detail {
 // dtype="fp32" computes and returns fp32 whatever the input is: F.softmax(x, dtype=torch.float32).
 void infer(Inference& inference) {
   const Tensor& x = inference.input(0);
-  inference.require(is_floating(x.dtype), fmt::format("its input is {}", name_of(x.dtype)));
+  inference.require(is_floating(x.dtype),
+                    [&] { return fmt::format("its input is {}", name_of(x.dtype)); });
   const std::string dtype = inference.attributes().text("dtype");
   inference.require(dtype.empty() || dtype == "fp32", "dtype is neither absent nor fp32");
   static_cast<void>(

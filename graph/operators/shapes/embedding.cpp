@@ -14,8 +14,9 @@ constexpr std::size_t kWeight = 1;  // [rows, width]
 void infer(Inference& inference) {
   const Tensor& indices = inference.input(kIndices);
   const Tensor& weight = inference.input(kWeight);
-  inference.require(indices.dtype == DType::kInt64 || indices.dtype == DType::kInt32,
-                    fmt::format("indices are {}, not int64", name_of(indices.dtype)));
+  inference.require(indices.dtype == DType::kInt64 || indices.dtype == DType::kInt32, [&] {
+    return fmt::format("indices are {}, not int64", name_of(indices.dtype));
+  });
   inference.require(weight.shape.rank() == 2, "the weight needs the axes rows and width");
   Shape result = indices.shape;
   result.push_back(weight.shape[1]);
@@ -85,7 +86,7 @@ void infer_bag(Inference& inference) {
   inference.require(weight.shape.rank() == 2, "the weight needs the axes rows and width");
   const std::string mode = inference.attributes().text("mode", "mean");
   inference.require(mode == "sum" || mode == "mean" || mode == "max",
-                    fmt::format("mode = '{}' is none of sum, mean and max", mode));
+                    [&] { return fmt::format("mode = '{}' is none of sum, mean and max", mode); });
   const std::int64_t bags =
       offsets.shape[0] - inference.attributes().integer("include_last_offset", 0);
   inference.require(bags >= 0, "offsets that include the last one need one at least");

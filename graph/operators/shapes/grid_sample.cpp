@@ -16,9 +16,10 @@ void infer(Inference& inference) {
   const Shape& grid = inference.input(kGrid).shape;
   const int axes = x.shape.rank() - 2;
   inference.require(axes == 2 || axes == 3, "needs batch, channels and two or three more axes");
-  inference.require(grid.rank() == axes + 2 && grid[0] == x.shape[0] && grid[-1] == axes,
-                    fmt::format("a grid of the shape {} has no place of {} axes for each sample",
-                                to_string(grid), axes));
+  inference.require(grid.rank() == axes + 2 && grid[0] == x.shape[0] && grid[-1] == axes, [&] {
+    return fmt::format("a grid of the shape {} has no place of {} axes for each sample",
+                       to_string(grid), axes);
+  });
   Shape shape{x.shape[0], x.shape[1]};
   for (int axis = 1; axis + 1 < grid.rank(); ++axis)
     shape.push_back(grid[axis]);

@@ -21,7 +21,7 @@ int axis_of(const Inference& inference, std::int64_t fallback) {
 void require_indices(const Inference& inference) {
   const DType dtype = inference.input(kIndex).dtype;
   inference.require(dtype == DType::kInt64 || dtype == DType::kInt32,
-                    fmt::format("indices are {}, not int64", name_of(dtype)));
+                    [&] { return fmt::format("indices are {}, not int64", name_of(dtype)); });
 }
 
 // The kernel reads as many elements as it selects.
@@ -81,8 +81,9 @@ void infer_gather(Inference& inference) {
   const int axis = axis_of(inference, 0);
   inference.require(index.rank() == x.rank(), "its index needs as many axes as its input");
   for (int i = 0; i < x.rank(); ++i) {
-    inference.require(i == axis || index[i] <= x[i],
-                      fmt::format("its index is larger than its input at axis {}", i));
+    inference.require(i == axis || index[i] <= x[i], [&] {
+      return fmt::format("its index is larger than its input at axis {}", i);
+    });
   }
   inference.create(index, inference.input(kX).dtype);
 }
@@ -92,9 +93,9 @@ void infer_gather(Inference& inference) {
 void infer_index_axes(Inference& inference) {
   const Tensor& x = inference.input(kX);
   const std::vector<std::int64_t> axes = inference.attributes().list("axes");
-  inference.require(
-      !axes.empty() && axes.size() + 1 == inference.input_count(),
-      fmt::format("{} axes do not fit {} operands", axes.size(), inference.input_count()));
+  inference.require(!axes.empty() && axes.size() + 1 == inference.input_count(), [&] {
+    return fmt::format("{} axes do not fit {} operands", axes.size(), inference.input_count());
+  });
   Shape chosen = inference.input(kIndex).shape;
   std::vector<char> indexed(static_cast<std::size_t>(x.shape.rank()), 0);
   bool adjacent = true;
@@ -143,9 +144,10 @@ void infer_index_add(Inference& inference) {
   const int axis = axis_of(inference, 0);
   Shape wanted = x;
   wanted[axis] = inference.input(kIndex).elements().count;
-  inference.require(inference.input(kSource).shape == wanted,
-                    fmt::format("the source has shape {} instead of {}",
-                                to_string(inference.input(kSource).shape), to_string(wanted)));
+  inference.require(inference.input(kSource).shape == wanted, [&] {
+    return fmt::format("the source has shape {} instead of {}",
+                       to_string(inference.input(kSource).shape), to_string(wanted));
+  });
   create_sum(inference);
 }
 
@@ -242,9 +244,9 @@ void infer_topk(Inference& inference) {
   const Tensor& x = inference.input(kX);
   const int axis = axis_of(inference, -1);
   const std::int64_t k = inference.attributes().integer("k", 1);
-  inference.require(
-      k >= 1 && k <= x.shape[axis],
-      fmt::format("k = {} is not in 1 .. {}, the extent of axis {}", k, x.shape[axis], axis));
+  inference.require(k >= 1 && k <= x.shape[axis], [&] {
+    return fmt::format("k = {} is not in 1 .. {}, the extent of axis {}", k, x.shape[axis], axis);
+  });
   Shape shape = x.shape;
   shape[axis] = k;
   inference.create(shape, x.dtype);

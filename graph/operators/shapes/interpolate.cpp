@@ -36,12 +36,14 @@ void infer(Inference& inference) {
   const Attributes& attributes = inference.attributes();
   inference.require(x.shape.rank() >= 3 && x.shape.rank() <= 5,
                     "needs batch, channels and one to three more axes");
-  inference.require(taps_of(attributes) > 0,
-                    fmt::format("mode '{}' is not nearest, nearest-exact, linear, bilinear, "
-                                "trilinear or bicubic",
-                                attributes.text("mode")));
+  inference.require(taps_of(attributes) > 0, [&] {
+    return fmt::format(
+        "mode '{}' is not nearest, nearest-exact, linear, bilinear, "
+        "trilinear or bicubic",
+        attributes.text("mode"));
+  });
   const double scale = attributes.number("scale", 1);
-  inference.require(scale > 0, fmt::format("scale {} is not above 0", scale));
+  inference.require(scale > 0, [&] { return fmt::format("scale {} is not above 0", scale); });
   Shape shape{x.shape[0], x.shape[1]};
   for (int axis = 2; axis < x.shape.rank(); ++axis) {
     const auto scaled = saturated(std::floor(static_cast<double>(x.shape[axis]) * scale));

@@ -38,10 +38,12 @@ void infer_pad(Inference& inference) {
   const Tensor& x = inference.input(0);
   const std::vector<std::int64_t> pads = inference.attributes().list("pads");
   const std::string mode = inference.attributes().text("mode", "constant");
-  inference.require(mode == "constant" || mode == "reflect" || mode == "replicate",
-                    fmt::format("mode '{}' is not constant, reflect or replicate", mode));
-  inference.require(pads.size() % 2 == 0 && static_cast<int>(pads.size()) <= 2 * x.shape.rank(),
-                    fmt::format("{} pads do not fit {} axes", pads.size(), x.shape.rank()));
+  inference.require(mode == "constant" || mode == "reflect" || mode == "replicate", [&] {
+    return fmt::format("mode '{}' is not constant, reflect or replicate", mode);
+  });
+  inference.require(
+      pads.size() % 2 == 0 && static_cast<int>(pads.size()) <= 2 * x.shape.rank(),
+      [&] { return fmt::format("{} pads do not fit {} axes", pads.size(), x.shape.rank()); });
   Shape shape = x.shape;
   for (std::size_t i = 0; i < pads.size(); ++i)
     shape[-1 - static_cast<int>(i / 2)] += pads[i];
@@ -52,8 +54,9 @@ void infer_pad(Inference& inference) {
 void infer_pixel_shuffle(Inference& inference) {
   const Tensor& x = inference.input(0);
   const std::int64_t r = inference.attributes().integer("factor", 2);
-  inference.require(x.shape.rank() >= 3 && r >= 1 && x.shape[-3] % (r * r) == 0,
-                    fmt::format("the channels are not a multiple of {} squared", r));
+  inference.require(x.shape.rank() >= 3 && r >= 1 && x.shape[-3] % (r * r) == 0, [&] {
+    return fmt::format("the channels are not a multiple of {} squared", r);
+  });
   Shape shape = x.shape;
   shape[-3] /= r * r;
   shape[-2] *= r;
@@ -65,7 +68,7 @@ void infer_pixel_unshuffle(Inference& inference) {
   const Tensor& x = inference.input(0);
   const std::int64_t r = inference.attributes().integer("factor", 2);
   inference.require(x.shape.rank() >= 3 && r >= 1 && x.shape[-2] % r == 0 && x.shape[-1] % r == 0,
-                    fmt::format("height or width is not a multiple of {}", r));
+                    [&] { return fmt::format("height or width is not a multiple of {}", r); });
   Shape shape = x.shape;
   shape[-3] *= r * r;
   shape[-2] /= r;

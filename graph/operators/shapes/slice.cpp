@@ -22,12 +22,15 @@ void infer_narrow(Inference& inference) {
   const std::int64_t start = attributes.integer("start", 0);
   const std::int64_t length = attributes.integer("length", 1);
   const std::int64_t step = attributes.integer("step", 1);
-  inference.require(step >= 1, fmt::format("a step of {} is not simulated", step));
+  inference.require(step >= 1, [&] { return fmt::format("a step of {} is not simulated", step); });
   const bool inside = start >= 0 && start < x.shape[axis] && length >= 1 &&
                       (length == 1 || length - 1 <= (x.shape[axis] - 1 - start) / step);
-  inference.require(inside, fmt::format("{} elements from {} on, in steps of {}, are not inside "
-                                        "axis {} of extent {}",
-                                        length, start, step, axis, x.shape[axis]));
+  inference.require(inside, [&] {
+    return fmt::format(
+        "{} elements from {} on, in steps of {}, are not inside "
+        "axis {} of extent {}",
+        length, start, step, axis, x.shape[axis]);
+  });
   const bool drop = attributes.flag("drop_axis");
   inference.require(!drop || length == 1, "only an axis of length 1 can be dropped");
   Shape shape;
@@ -69,13 +72,14 @@ void infer_split(Inference& inference) {
   }
   std::int64_t total = 0;
   for (std::int64_t size : sizes) {
-    inference.require(
-        size >= 1 && size <= x.shape[axis],
-        fmt::format("a part of {} is not possible, axis {} has {}", size, axis, x.shape[axis]));
+    inference.require(size >= 1 && size <= x.shape[axis], [&] {
+      return fmt::format("a part of {} is not possible, axis {} has {}", size, axis, x.shape[axis]);
+    });
     total += size;
   }
-  inference.require(total == x.shape[axis],
-                    fmt::format("the parts sum to {}, axis {} has {}", total, axis, x.shape[axis]));
+  inference.require(total == x.shape[axis], [&] {
+    return fmt::format("the parts sum to {}, axis {} has {}", total, axis, x.shape[axis]);
+  });
   for (std::int64_t size : sizes) {
     Shape shape = x.shape;
     shape[axis] = size;
@@ -115,7 +119,7 @@ void infer_cat(Inference& inference) {
     shape[axis] += other[axis];
     other[axis] = first.shape[axis];
     inference.require(other == first.shape,
-                      fmt::format("part {} differs outside axis {}", i, axis));
+                      [&] { return fmt::format("part {} differs outside axis {}", i, axis); });
     dtype = promote(dtype, part.dtype);
   }
   inference.create(shape, dtype);

@@ -21,13 +21,15 @@ Shape wanted_shape(const Inference& inference) {
       known *= shape[axis];
       continue;
     }
-    inference.require(open < 0, fmt::format("{} has more than one -1", to_string(shape)));
+    inference.require(open < 0,
+                      [&] { return fmt::format("{} has more than one -1", to_string(shape)); });
     open = axis;
   }
   if (open >= 0 && known > 0) shape[open] = elements / known;
-  inference.require(known > 0 && (open >= 0 ? known * shape[open] : known) == elements,
-                    fmt::format("{} elements do not fill the shape {}", elements,
-                                to_string(shape_from(inference.attributes().list("shape")))));
+  inference.require(known > 0 && (open >= 0 ? known * shape[open] : known) == elements, [&] {
+    return fmt::format("{} elements do not fill the shape {}", elements,
+                       to_string(shape_from(inference.attributes().list("shape"))));
+  });
   return shape;
 }
 
@@ -35,9 +37,10 @@ void infer_view(Inference& inference) {
   const Tensor& x = inference.input(0);
   const Shape shape = wanted_shape(inference);
   Strides strides;
-  inference.require(view_strides(x.shape, x.strides, shape, strides),
-                    fmt::format("its strides {} do not allow a view as {}: use reshape",
-                                to_string(x.strides), to_string(shape)));
+  inference.require(view_strides(x.shape, x.strides, shape, strides), [&] {
+    return fmt::format("its strides {} do not allow a view as {}: use reshape",
+                       to_string(x.strides), to_string(shape));
+  });
   inference.view(0, shape, strides);
 }
 
@@ -130,8 +133,9 @@ void infer_expand(Inference& inference) {
   for (int axis = 0; axis < shape.rank(); ++axis) {
     const std::int64_t old = axis < added ? 1 : x.shape[axis - added];
     if (shape[axis] == -1) shape[axis] = old;
-    inference.require(old == shape[axis] || old == 1,
-                      fmt::format("axis {} cannot grow from {} to {}", axis, old, shape[axis]));
+    inference.require(old == shape[axis] || old == 1, [&] {
+      return fmt::format("axis {} cannot grow from {} to {}", axis, old, shape[axis]);
+    });
     const bool repeats = axis < added || old != shape[axis];
     strides[axis] = repeats ? 0 : x.strides[axis - added];
   }
