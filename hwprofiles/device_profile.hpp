@@ -248,7 +248,8 @@ struct DeviceProfile {
 [[nodiscard]] DType matrix_type(const DeviceProfile& profile, DType type);
 
 // Returns the profile with the figures of a version of the framework; `figures` then lists only
-// those. Attention of PyTorch 2.0 and 2.1 is FlashAttention 1, at half the rate of the second. A profile as it is read has those of the newest.
+// those. Attention of PyTorch 2.0 and 2.1 is FlashAttention 1, at half the rate of the second. A
+// profile as it is read has the figures of the newest.
 [[nodiscard]] DeviceProfile for_framework(DeviceProfile profile, FrameworkEra era);
 
 // Reads a profile whose `extends` has been resolved. Throws UserError.

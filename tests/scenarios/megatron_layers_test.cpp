@@ -25,13 +25,6 @@ Scenario scenario(std::string_view training, std::string_view policies) {
       training, policies));
 }
 
-std::vector<const Operator*> backward_of(const TrainingGraph& graph) {
-  std::vector<const Operator*> operators;
-  for (const OperatorId id : graph.part(PartKind::kBackward))
-    operators.push_back(&graph.operators[id]);
-  return operators;
-}
-
 bool reduces(const Operator& op) {
   const CollectiveKind kind = op.work.collective.kind;
   return op.work.op_class == OperatorClass::kCollective &&
@@ -39,20 +32,30 @@ bool reduces(const Operator& op) {
          (kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kReduceScatter);
 }
 
-// Counts the weight gradients of linear layers right behind a reduction over tensor ranks.
-std::size_t behind_reductions(const std::vector<const Operator*>& backward) {
+// Counts the weight gradients of the blocks' linear layers right behind a reduction over tensor
+// ranks.
+std::size_t behind_reductions(const TrainingGraph& graph) {
   std::size_t count = 0;
   bool behind = false;
-  for (const Operator* op : backward) {
-    if (reduces(*op)) {
+  for (const OperatorId id : graph.part(PartKind::kBackward)) {
+    const Operator& op = graph.operators[id];
+    if (reduces(op)) {
       behind = true;
-    } else if (op->part == OperatorPart::kWeightGradient) {
-      count += behind && op->work.op_class == OperatorClass::kMatmul ? 1 : 0;
-    } else if (op->part != OperatorPart::kCopyGradient) {
+    } else if (op.part == OperatorPart::kWeightGradient) {
+      const bool product = op.work.op_class == OperatorClass::kMatmul;
+      if (behind && product && graph.block_of(id) != kNoBlock) ++count;
+    } else if (op.part != OperatorPart::kCopyGradient) {
       behind = false;
     }
   }
   return count;
+}
+
+std::size_t products(const TrainingGraph& graph) {
+  const std::vector<OperatorId>& backward = graph.part(PartKind::kBackward);
+  return static_cast<std::size_t>(std::count_if(
+      backward.begin(), backward.end(),
+      [&](OperatorId id) { return graph.operators[id].work.op_class == OperatorClass::kMatmul; }));
 }
 
 bool has(const TrainingGraph& graph, std::string_view name) {
@@ -67,22 +70,14 @@ TEST_SUITE("unit") {
     for (const char* sequence : {"true", "false"}) {
       CAPTURE(sequence);
       const std::string cut = fmt::format("tensor_parallel: {{size: 4, sequence: {}}}", sequence);
-      const Scenario step = scenario(kMain, cut);
-      const TrainedModel model = build_training(step);
-      const std::vector<const Operator*> late = backward_of(model.training);
-      // Of each layer q, k, v, gate and up; the head. Rows' products have nothing to wait for.
-      CHECK(behind_reductions(late) == 2 * 5 + 1);
+      const TrainingGraph late = build_training(scenario(kMain, cut)).training;
+      // Of each layer q, k, v, gate and up. Products that are cut by rows have nothing to wait for.
+      CHECK(behind_reductions(late) == 2 * 5);
       // PyTorch reduces when backward of the products is over.
-      const Scenario torch = scenario("precision: bf16_mixed", cut + ", data_parallel");
-      const TrainedModel plain = build_training(torch);
-      CHECK(behind_reductions(backward_of(plain.training)) == 0);
-      // Everything else is as it was.
-      const auto products = [](const std::vector<const Operator*>& operators) {
-        return std::count_if(operators.begin(), operators.end(), [](const Operator* op) {
-          return op->work.op_class == OperatorClass::kMatmul;
-        });
-      };
-      CHECK(products(late) == products(backward_of(plain.training)));
+      const TrainingGraph plain =
+          build_training(scenario("precision: bf16_mixed", cut + ", data_parallel")).training;
+      CHECK(behind_reductions(plain) == 0);
+      CHECK(products(late) == products(plain));
     }
   }
 
