@@ -51,12 +51,14 @@ TEST_SUITE("unit") {
         rows_of(range("aten::linear, seq = 12, op_id = 6, sizes = [[8, 4], [6, 4], [6]]", 1300, 1) +
                     range(addmm, 1200) + range(addmm, 9000) + range(addmm, 1300) +
                     range("aten::_softmax, op_id = 8, sizes = [[4, 12, 64, 64], [], []]", 2000) +
+                    range("aten::copy_, op_id = 8, sizes = [[4, 12], [4, 12], []]", 2000) +
+                    range("aten::mul, op_id = 8, sizes = [[4, 12], []]", 200) +
                     range("aten::embedding, op_id = 9, sizes = [[100, 8], [4]]", 300) +
                     range("aten::cat, op_id = 9, sizes = [[[2, 3], [2, 3]], []]", 300) +
                     range("Optimizer.step#Adam.step", 300),
                 DType::kFloat16) ==
-        std::vector<std::string>{"matmul 8x6x4 | matmul fp16 | 1300",
-                                 "softmax 4x12x64x64 | softmax fp16 | 2000",
+        std::vector<std::string>{"copy 4x12 | copy fp16 | 200", "matmul 8x6x4 | matmul fp16 | 1300",
+                                 "copies, which may be casts: 1", "operator 'aten::_softmax': 1",
                                  "operator 'aten::cat': 1", "operator 'aten::embedding': 1",
                                  "ranges of no operator: 1"});
     CHECK(rows_of(range("aten::mm, sizes = [[8, 4], [4, 6]]", 5), DType::kTf32) ==
