@@ -50,9 +50,9 @@ double below_mean(int ranks) {
   return low;
 }
 
-// Kernels within a step, not alone: products at the rate that the board sustains, and at that of the
-// slowest of the ranks, for which the others wait. It is known of 16 bits only; the best products in
-// fp8 are farther below their peak as it is.
+// Kernels within a step, not alone: products at the rate that the board sustains, and at that of
+// the slowest of the ranks, for which the others wait. It is known of 16 bits only; the best
+// products in fp8 are farther below their peak as it is.
 CostModel in_steps(const CostModel& alone, bool graphs, int ranks) {
   DeviceProfile profile = alone.profile();
   const double slowest = 1 - profile.matmul_spread * below_mean(ranks);
