@@ -1,4 +1,4 @@
-#include "policies/rewrite/turn_gradients.hpp"
+#include "policies/adapt/turn_gradients.hpp"
 
 #include <algorithm>
 #include <map>
