@@ -30,9 +30,9 @@ std::int64_t output_extent(const Inference& inference, int axis) {
   inference.require(stride >= 1 && dilation >= 1 && padding >= 0,
                     "stride, dilation and groups start at 1, padding at 0");
   const std::int64_t kernel = inference.input(kWeight).shape[axis + 2];
-  inference.require(
-      std::max({stride, dilation, padding, kernel}) <= kMostPlaces,
-      fmt::format("stride, dilation, padding and kernel are at most {}", kMostPlaces));
+  inference.require(std::max({stride, dilation, padding, kernel}) <= kMostPlaces, [&] {
+    return fmt::format("stride, dilation, padding and kernel are at most {}", kMostPlaces);
+  });
   const std::int64_t padded = inference.input(kX).shape[axis + 2] + 2 * padding;
   const std::int64_t reach = dilation * (kernel - 1) + 1;
   inference.require(reach <= padded, [&] {
