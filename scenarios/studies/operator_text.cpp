@@ -80,6 +80,11 @@ Sizes Reader::sizes(std::string_view word) const {
                        tidemark::quoted_excerpt(std::string(whole))),
            kExample);
     }
+    if (found.size() == static_cast<std::size_t>(kMaxRank)) {
+      fail(fmt::format("{} has more than {} sizes", tidemark::quoted_excerpt(std::string(whole)),
+                       kMaxRank),
+           kExample);
+    }
     found.push_back(*size);
     elements *= static_cast<double>(*size);
     if (end == word.size()) break;
