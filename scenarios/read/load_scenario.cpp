@@ -44,11 +44,10 @@ void resolve_path(std::string_view key, Value& value, const fs::path& folder) {
     resolve_child("gpu");
   }
   // Each turn may have a model of its own.
-  if (key == "training") {
-    if (Value* turns = value.find("turns")) {
-      for (Value& turn : turns->items) {
-        if (Value* model = turn.find("model")) resolve_path("model", *model, folder);
-      }
+  if (key == "training") resolve_child("turns");
+  if (key == "training.turns") {
+    for (Value& turn : value.items) {
+      if (Value* model = turn.find("model")) resolve_path("model", *model, folder);
     }
   }
   if (is_path) make_absolute(value, folder);

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "graph/core/paths.hpp"
 #include "policies/optimizers/catalogue.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/paths.hpp"
@@ -182,6 +183,25 @@ TEST_SUITE("unit") {
               .starts_with("--gpu: hardware: unknown GPU 'h10-sxm-80gb'; did you mean "
                            "'h100-sxm-80gb'?"));
     CHECK(of_model("gpt2", "").find("hardware: required key is missing") != std::string::npos);
+  }
+
+  TEST_CASE("the models of turns lie next to the scenario, in a sweep, too") {
+    const ScenarioFolder folder("turns");
+    const std::string turns = "[{train: [a], model: {onnx: a.onnx}}, {train: [b]}]";
+    const Value document = load_scenario(folder.write(
+        "s.yaml", "model: {onnx: b.onnx}\nhardware: h100-sxm-80gb\ntraining: {turns: " + turns +
+                      "}\nsweep: {matrix: {training.turns: [" + turns +
+                      ", null]}, include: [{training.turns: " + turns + "}]}\n"));
+    const auto first_model = [](const Value& list) {
+      return list.items.front().find("model")->find("onnx")->scalar;
+    };
+    const Value& sweep = *document.find("sweep");
+    const Value& matrix = sweep.find("matrix")->entries.front().value;
+    const Value& point = sweep.find("include")->items.front();
+    for (const Value* list : {document.find("training")->find("turns"), &matrix.items.front(),
+                              &point.entries.front().value}) {
+      CHECK(first_model(*list) == absolute_path(folder.path("a.onnx")).string());
+    }
   }
 }
 
