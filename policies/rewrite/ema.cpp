@@ -1,6 +1,8 @@
 #include "policies/rewrite/ema.hpp"
 
+#include <algorithm>
 #include <array>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,6 +33,7 @@ class Averages {
   [[nodiscard]] StorageId add_copy(StorageId weights, bool is_buffer);
   void add_update(StorageId weights, StorageId average);
   void add_counter();
+  [[nodiscard]] IdVector<StorageId, char> owned_by_other_turns() const;
   [[nodiscard]] StorageId add_temporary(StorageId average, const char* suffix, Bytes bytes);
 
   TrainingGraph& graph_;
@@ -99,6 +102,31 @@ void Averages::add_counter() {
   graph_.part(PartKind::kAfterOptimizer).push_back(graph_.add_operator(std::move(op), touches));
 }
 
+// Returns which storages a turn leaves to others (Parameter::updated_elsewhere): parameters that
+// its optimizer does not update, and the buffers of modules of which it updates none. A step
+// without turns leaves none.
+IdVector<StorageId, char> Averages::owned_by_other_turns() const {
+  IdVector<StorageId, char> result(graph_.storages.size(), 0);
+  const bool turn = std::any_of(graph_.parameters.begin(), graph_.parameters.end(),
+                                [](const Parameter& p) { return p.updated_elsewhere; });
+  if (!turn) return result;
+  std::set<LayerId> own;
+  std::set<LayerId> others;
+  for (const Parameter& parameter : graph_.parameters) {
+    const bool updated = parameter.gradient.valid() && !parameter.updated_elsewhere;
+    (updated ? own : others).insert(parameter.layer);
+    result[parameter.storage] = updated ? 0 : 1;
+  }
+  for (const StorageId id : ids_of(graph_.storages)) {
+    const Storage& storage = graph_.storages[id];
+    if (storage.role == Role::kBuffer && others.contains(storage.layer) &&
+        !own.contains(storage.layer)) {
+      result[id] = 1;
+    }
+  }
+  return result;
+}
+
 void Averages::build() {
   if (options_.kind == EmaKind::kSwaUtils) {
     counter_ = graph_.storages.push_back({.bytes = kCounter,
@@ -109,12 +137,13 @@ void Averages::build() {
                                           .persistent = true,
                                           .name = "ema.n_averaged"});
   }
+  const IdVector<StorageId, char> of_others = owned_by_other_turns();
   std::vector<StorageId> weights;
   for (const StorageId id : ids_of(graph_.storages)) {
     const Storage& storage = graph_.storages[id];
     const bool copied =
         is_parameter(storage.role) || (options_.buffers && storage.role == Role::kBuffer);
-    if (storage.initial && copied) weights.push_back(id);
+    if (storage.initial && copied && of_others[id] == 0) weights.push_back(id);
   }
   // Buffers are copied with the module and then left alone.
   for (const StorageId id : weights) {
