@@ -207,7 +207,9 @@ std::string Explanation::saved() const {
     table.add_row({{grouped(rest.count)}, {unit.text(rest)}, {""}, {"all others"}});
   table.add_row(
       {{grouped(sum.count), -1, true}, {unit.text(sum), -1, true}, {""}, {"sum", -1, true}});
-  return title("Saved for backward by one micro-batch, and what needs it") +
+  const bool turns = detail_.model->training.turns > 1;
+  return title(turns ? "Saved for backward by the turn that keeps most, and what needs it"
+                     : "Saved for backward by one micro-batch, and what needs it") +
          table.text(colour_, width_);
 }
 

@@ -2,15 +2,17 @@
 
 #include <algorithm>
 #include <unordered_set>
+#include <utility>
 
 namespace tidemark {
 namespace saved_tensors_detail {
 namespace {
 
-// Returns the last forward position of the last step's last micro-batch.
-Position end_of_forward(const TrainingGraph& graph, const ProgramOrder& order) {
+// Returns the last forward position of the last micro-batch of a turn in the last step.
+Position end_of_forward(const TrainingGraph& graph, const ProgramOrder& order, int turn) {
   for (std::uint32_t i = static_cast<std::uint32_t>(order.at.size()); i-- > 0;) {
     const Occurrence& o = order.at[Position(i)];
+    if (graph.turns > 1 && o.micro_batch / graph.micro_batches != turn) continue;
     if (!o.recompute && graph.operators[o.op].phase == Phase::kForward &&
         graph.operators[o.op].work.op_class != OperatorClass::kNone) {
       return Position(i);
@@ -85,20 +87,16 @@ std::vector<OperatorId> readers_after(const ProgramOrder& order, const Liveness&
   return readers;
 }
 
-}  // namespace
-}  // namespace saved_tensors_detail
-
-std::vector<SavedTensor> saved_tensors(const TrainingGraph& graph, const ProgramOrder& order,
-                                       const Liveness& live,
-                                       const IdVector<GapId, Decision>& decisions) {
-  const Position end = saved_tensors_detail::end_of_forward(graph, order);
+// Returns what is kept at the position `end` of forward.
+std::vector<SavedTensor> saved_at(const TrainingGraph& graph, const ProgramOrder& order,
+                                  const Liveness& live, const IdVector<GapId, Decision>& decisions,
+                                  const Hooks& hooks, Position end) {
   std::vector<SavedTensor> saved;
   if (!end.valid()) return saved;
-  const saved_tensors_detail::Hooks hooks(graph, order);
   for (GapId id : ids_of(live.gaps)) {
     const Gap& gap = live.gaps[id];
     const Storage& storage = graph.storages[gap.storage];
-    if (gap.from > end || saved_tensors_detail::is_kept_for_steps(graph, order, live, id)) continue;
+    if (gap.from > end || is_kept_for_steps(graph, order, live, id)) continue;
     // Ranks keep these, not autograd.
     if (storage.role == Role::kGatheredParameter || storage.role == Role::kCommunication) continue;
     // Other micro-batches in flight have saved tensors of their own.
@@ -108,17 +106,33 @@ std::vector<SavedTensor> saved_tensors(const TrainingGraph& graph, const Program
     const bool read =
         !gap.dead && gap.to.valid() && gap.to > end && hooks.leave_to_autograd(live, decisions, id);
     if ((!held && !read) || std::holds_alternative<Offload>(decisions[id])) continue;
-    SavedTensor tensor{.storage = gap.storage,
-                       .made_by = saved_tensors_detail::maker_of(graph, order, live, id),
-                       .needed_by = {}};
+    SavedTensor tensor{
+        .storage = gap.storage, .made_by = maker_of(graph, order, live, id), .needed_by = {}};
     if (held) tensor.needed_by.push_back(order.at[gap.release].op);
     if (read) {
       tensor.by_recomputation = order.at[gap.to].recompute;
-      tensor.needed_by = saved_tensors_detail::readers_after(order, live, id);
+      tensor.needed_by = readers_after(order, live, id);
     }
     saved.push_back(std::move(tensor));
   }
   return saved;
+}
+
+}  // namespace
+}  // namespace saved_tensors_detail
+
+std::vector<SavedTensor> saved_tensors(const TrainingGraph& graph, const ProgramOrder& order,
+                                       const Liveness& live,
+                                       const IdVector<GapId, Decision>& decisions) {
+  const saved_tensors_detail::Hooks hooks(graph, order);
+  std::vector<SavedTensor> most;
+  for (int turn = 0; turn < graph.turns; ++turn) {
+    const Position end = saved_tensors_detail::end_of_forward(graph, order, turn);
+    std::vector<SavedTensor> saved =
+        saved_tensors_detail::saved_at(graph, order, live, decisions, hooks, end);
+    if (turn == 0 || sum_of(graph, saved) > sum_of(graph, most)) most = std::move(saved);
+  }
+  return most;
 }
 
 Bytes sum_of(const TrainingGraph& graph, const std::vector<SavedTensor>& saved) {

@@ -21,7 +21,8 @@ struct SavedTensor {
 
 // Returns the saved tensors of the last micro-batch, after all policies: unique storages that live
 // on the device from forward into backward, without parameters, buffers, inputs, and variables that
-// backward does not read. What saved-tensor hooks keep counts as theirs, not as autograd's.
+// backward does not read. What saved-tensor hooks keep counts as theirs, not as autograd's. Of a
+// step of several turns they are those of the turn that keeps most, with what the loop shares.
 [[nodiscard]] std::vector<SavedTensor> saved_tensors(const TrainingGraph& graph,
                                                      const ProgramOrder& order,
                                                      const Liveness& live,
