@@ -75,8 +75,9 @@ void relate_gradients(std::vector<TrainingGraph>& turns, ZeroGrad zero_grad) {
       const auto [place, is_new] = updated_in.emplace(parameter.name, turn);
       if (is_new) continue;
       throw UserError({}, "training.turns",
-                      fmt::format("turns {} and {} both update '{}'; say in train which parameters "
-                                  "each optimizer has",
+                      fmt::format("turns {} and {} both update '{}', and each optimizer has one "
+                                  "turn: say in train which parameters are whose; a step that "
+                                  "trains a network several times before another is not simulated",
                                   place->second + 1, turn + 1, parameter.name));
     }
   }

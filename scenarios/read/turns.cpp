@@ -12,6 +12,7 @@
 #include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
 #include "scenarios/read/decode_parts.hpp"
+#include "scenarios/read/elastic_options.hpp"
 #include "scenarios/read/short_form.hpp"
 
 namespace tidemark {
@@ -66,20 +67,45 @@ void check_step(const Value& turns, const Scenario& step) {
   if (step.model.kind == ModelKind::kCostGraph) refuse("a cost graph");
 }
 
-void check_policies(const Value& turns, const Scenario& step) {
+// Rewrites of a step that no step of several turns has: of backward, and of what several GPUs do.
+constexpr std::array<std::string_view, 6> kNoRewrites{
+    "optimizer_in_backward", "pipeline", "fsdp", "zero", "distributed_optimizer",
+    "megatron_data_parallel"};
+// Those that a turn may have for itself, since they move nothing. What moves is planned for the
+// whole step.
+constexpr std::array<std::string_view, 2> kTurnRewrites{"compress_activations", "ema"};
+
+template <std::size_t kSize>
+bool has(const std::array<std::string_view, kSize>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Throws for policies that decide for a step as a whole, or about one backward. `own` counts those
+// at the end of the list that one turn adds.
+void check_policies(const Value& turns, const Scenario& step, std::size_t own) {
   for (std::size_t i = 0; i < step.policies.size(); ++i) {
     const AnyPolicy& policy = step.policies[i];
-    const bool rewrites = std::holds_alternative<std::unique_ptr<ForwardRewrite>>(policy) ||
-                          std::holds_alternative<std::unique_ptr<TrainingRewrite>>(policy);
-    if (rewrites && step.policy_names[i] != "optimizer_in_backward" &&
-        step.policy_names[i] != "pipeline") {
-      continue;
+    const bool is_own = i + own >= step.policies.size();
+    if (rewrites_model(policy) && !has(kNoRewrites, step.policy_names[i])) {
+      const bool forward = std::holds_alternative<std::unique_ptr<ForwardRewrite>>(policy);
+      if (!is_own || forward || has(kTurnRewrites, step.policy_names[i])) continue;
+      throw UserError(turns.location, "training.turns",
+                      fmt::format("the policy '{}' is about the whole step: list it in policies of "
+                                  "the scenario, not of a turn",
+                                  step.policy_names[i]));
     }
     throw UserError(turns.location, "training.turns",
                     fmt::format("the policy '{}' decides about one loss and its backward, and a "
                                 "step of several turns has several",
                                 step.policy_names[i]));
   }
+}
+
+// Throws for a study among a turn's policies, which decides nothing in a single step.
+void check_studies(const Value& turn) {
+  if (elastic_policy(turn) == nullptr) return;
+  throw UserError(turn.location, "training.turns",
+                  "memory_elastic is a study of a whole scenario, not a policy of a turn");
 }
 
 }  // namespace
@@ -104,9 +130,10 @@ void decode_turns(const Value& document, const Environment& environment, Scenari
     for (const std::string_view key : {"model", "policies"})
       static_cast<void>(turn.has(key));
     turn.finish();
+    turns_detail::check_studies(turns->items[i]);
     auto step = std::make_shared<Scenario>(
         decode_scenario(turns_detail::turn_document(document, turns->items[i]), environment));
-    turns_detail::check_policies(*turns, *step);
+    turns_detail::check_policies(*turns, *step, step->policies.size() - result.policies.size());
     own.step = std::move(step);
     result.turns.push_back(std::move(own));
   }

@@ -249,7 +249,13 @@ CompareSpec decode_compare(const Value& document, const Environment& environment
   }
   const Value bare = comparable(document, environment);
   spec.common = bare.find("policies")->items.size();
-  const bool cost_graph = decode_scenario(bare, environment).model.kind == ModelKind::kCostGraph;
+  const Scenario scenario = decode_scenario(bare, environment);
+  if (!scenario.turns.empty()) {
+    throw UserError(location_of_key(document, "training"), "training.turns",
+                    "a comparison is of policies for one loss and its backward; compare them on "
+                    "the model of a turn by itself, without training.turns");
+  }
+  const bool cost_graph = scenario.model.kind == ModelKind::kCostGraph;
   for (const Decoder& list : compare.required_child("policies").items()) {
     if (!list.value().is_sequence()) {
       list.fail(fmt::format("expected a list of policies such as [optimal: {{}}], found {}",
