@@ -143,8 +143,9 @@ def main():
             noise, real = torch.randn(batch, width, 1, 1), torch.randn(batch, 3, 16, 16)
             how = {"optimizers": {who: steps.training_of("", r)["optimizer"] for who in ("disc", "gen")}, "frozen": r.random() < 0.5,
                    "zero_grad": r.choice(["none", "zero"]), "order": ["disc", "gen"], "accumulate": 1, "shared": r.random() < 0.5}
+            how["order"] = r.choice([["disc", "gen"], ["gen", "disc"]])
             if not how["shared"]:
-                how.update(order=r.choice([["disc", "gen"], ["gen", "disc"]]), accumulate=r.choice([1, 1, 2]))
+                how["accumulate"] = r.choice([1, 1, 2])
             got = simulate(keep_in() or folder, str(seed), batch, gen, disc, noise, real, how)
             parts = record(gen, disc, noise, real, how)
             want = {phase: max(parts[f"{who}_{phase}"] for who in ("disc", "gen")) for phase in ("backward", "optimizer")}

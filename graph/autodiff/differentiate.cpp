@@ -217,9 +217,7 @@ void GradientTape::hold_variables(OperatorId end) {
   for (const LocalVariable& local : graph_.locals) {
     if (local.only_in_evaluation && graph_.tensors[local.tensor].requires_grad) continue;
     const OperatorId until = local.until.valid() ? forward_operator_[local.until] : end;
-    if (!local.shared_as.empty()) {
-      training_.named.emplace_back(local.shared_as, graph_.tensors[local.tensor].storage);
-    } else if (!local.until.valid()) {
+    if (local.shared_as.empty() && !local.until.valid()) {
       training_.module_state.push_back(graph_.tensors[local.tensor].storage);
     }
     if (until.valid()) hold_content(local.tensor, until);
@@ -248,6 +246,10 @@ void GradientTape::emit_ends() {
     }
   }
   if (graph_.loss.valid()) training_.loss = graph_.tensors[graph_.loss].storage;
+  for (const LocalVariable& local : graph_.locals) {
+    if (!local.shared_as.empty())
+      training_.named.emplace_back(local.shared_as, graph_.tensors[local.tensor].storage);
+  }
   if (rules_.holds) hold_variables(end);
 }
 

@@ -12,49 +12,11 @@
 
 #include "graph/core/errors.hpp"
 #include "graph/rewrite/append_graph.hpp"
+#include "graph/rewrite/shared_tensors.hpp"
 
 namespace tidemark {
 namespace merge_turns_detail {
 namespace {
-
-// The operators of a turn's forward that only serve to make one tensor.
-struct Making {
-  std::vector<OperatorId> operators;  // in their order
-  std::set<StorageId> created;        // storages that they create, the tensor's own excepted
-};
-
-// Finds, from the end of forward, what the content of `tensor` follows from.
-Making making_of(const TrainingGraph& turn, const std::string& name, StorageId tensor) {
-  const std::vector<OperatorId>& forward = turn.part(PartKind::kForward);
-  std::set<StorageId> needed{tensor};
-  Making making;
-  for (auto op = forward.rbegin(); op != forward.rend(); ++op) {
-    const auto touches = turn.touches_of(*op);
-    const bool makes = std::any_of(touches.begin(), touches.end(), [&](const Touch& touch) {
-      return touch.access != Access::kRead && needed.contains(touch.storage);
-    });
-    if (!makes) continue;
-    making.operators.push_back(*op);
-    for (const Touch& touch : touches) {
-      if (turn.storages[touch.storage].initial) continue;
-      needed.insert(touch.storage);
-      if (touch.access == Access::kCreate && touch.storage != tensor)
-        making.created.insert(touch.storage);
-    }
-  }
-  std::reverse(making.operators.begin(), making.operators.end());
-  const std::set<OperatorId> own(making.operators.begin(), making.operators.end());
-  for (const OperatorId op : forward) {
-    if (own.contains(op)) continue;
-    for (const Touch& touch : turn.touches_of(op)) {
-      if (!making.created.contains(touch.storage)) continue;
-      throw UserError({}, "model.shared",
-                      fmt::format("{} cannot be shared: {} reads what is made on the way to it",
-                                  quoted_excerpt(name), turn.describe(op)));
-    }
-  }
-  return making;
-}
 
 class TurnMerger {
  public:
@@ -64,9 +26,10 @@ class TurnMerger {
     share_tensors();
     result_ = std::move(turns_.front());
     note_storages(result_.storages);
-    for (Shared& shared : shared_) {
-      if (shared.first == 0) shared.place = shared.in_turns.front().second;
+    for (SharedTensor& shared : shared_) {
+      if (shared.first_turn() == 0) shared.place = shared.in_turns.front().second;
     }
+    move_making(0, {});
     for (const LayerId id : ids_of(result_.layers))
       layer_of_.emplace(result_.layers[id].name, id);
     for (std::size_t turn = 1; turn < turns_.size(); ++turn)
@@ -83,7 +46,7 @@ class TurnMerger {
   }
 
   void share_tensors();
-  static void drop_holds(TrainingGraph& turn, const Making& making, StorageId tensor);
+  void take_out(SharedTensor& shared, std::size_t place);
   void note_storages(const IdVector<StorageId, Storage>& storages) {
     for (const StorageId id : ids_of(storages)) {
       if (storages[id].initial && !storages[id].name.empty())
@@ -97,65 +60,39 @@ class TurnMerger {
   void append_parts(std::uint16_t turn, const TrainingGraph& source, const AppendedIds& ids);
   void move_making(std::size_t turn, const AppendedIds& ids);
 
-  // What a later turn makes for earlier ones.
-  struct Shared {
-    std::string name;
-    std::size_t first = 0;                                    // the turn in which it is made
-    std::size_t owner = 0;                                    // the turn that names its operators
-    std::vector<std::pair<std::size_t, StorageId>> in_turns;  // its storage in each turn
-    std::vector<OperatorId> making;                           // operators of the owner
-    StorageId place;                                          // of the result
-  };
-
   std::vector<TrainingGraph> turns_;
-  std::vector<Shared> shared_;
+  std::vector<SharedTensor> shared_;
   TrainingGraph result_;
   std::map<Identity, StorageId> initial_;
   std::map<std::string, LayerId, std::less<>> layer_of_;
 };
 
-// Forgets that variables and autograd hold what another turn makes.
-void TurnMerger::drop_holds(TrainingGraph& turn, const Making& making, StorageId tensor) {
-  const std::set<OperatorId> dropped(making.operators.begin(), making.operators.end());
-  std::erase_if(turn.holds, [&](const Hold& hold) {
-    return dropped.contains(hold.until) || dropped.contains(hold.since) || hold.storage == tensor ||
-           making.created.contains(hold.storage);
+// Takes the operators that make a tensor out of a turn's forward. Where another turn makes it, its
+// own autograd keeps nothing of them, and a variable of the loop holds the other's.
+void TurnMerger::take_out(SharedTensor& shared, std::size_t place) {
+  const auto& [turn, storage] = shared.in_turns[place];
+  TrainingGraph& graph = turns_[turn];
+  const Making& making = shared.makings[place];
+  const std::set<OperatorId> operators(making.operators.begin(), making.operators.end());
+  std::erase_if(graph.part(PartKind::kForward),
+                [&](OperatorId op) { return operators.contains(op); });
+  for (const Hold& hold : graph.holds) {
+    if (hold.storage != storage || hold.kind != HoldKind::kLocal || !hold.since.valid()) continue;
+    if (place == shared.owner) shared.since = hold.since;
+    if (place > shared.owner) shared.later.emplace_back(turn, hold.until);
+  }
+  if (place == shared.owner) return;
+  std::erase_if(graph.holds, [&](const Hold& hold) {
+    return operators.contains(hold.until) || operators.contains(hold.since) ||
+           hold.storage == storage || making.created.contains(hold.storage);
   });
 }
 
 void TurnMerger::share_tensors() {
-  std::map<std::string, std::vector<std::pair<std::size_t, StorageId>>> named;
-  for (std::size_t turn = 0; turn < turns_.size(); ++turn) {
-    for (const auto& [name, storage] : turns_[turn].named)
-      named[name].emplace_back(turn, storage);
-  }
-  for (auto& [name, places] : named) {
-    if (places.size() < 2) continue;
-    if (turns_.front().micro_batches > 1) {
-      throw UserError({}, "model.shared",
-                      fmt::format("{} is shared, of which each micro-batch has its own: leave "
-                                  "training.accumulate out",
-                                  quoted_excerpt(name)));
-    }
-    Shared shared{.name = name,
-                  .first = places.front().first,
-                  .owner = places.back().first,
-                  .in_turns = places,
-                  .making = {},
-                  .place = {}};
-    for (const auto& [turn, storage] : places) {
-      TrainingGraph& graph = turns_[turn];
-      const Making making = making_of(graph, name, storage);
-      const std::set<OperatorId> operators(making.operators.begin(), making.operators.end());
-      std::erase_if(graph.part(PartKind::kForward),
-                    [&](OperatorId op) { return operators.contains(op); });
-      if (turn == shared.owner) {
-        shared.making = making.operators;
-      } else {
-        drop_holds(graph, making, storage);
-      }
-    }
-    shared_.push_back(std::move(shared));
+  shared_ = find_shared_tensors(turns_);
+  for (SharedTensor& shared : shared_) {
+    for (std::size_t place = 0; place < shared.in_turns.size(); ++place)
+      take_out(shared, place);
   }
 }
 
@@ -249,16 +186,23 @@ void TurnMerger::append_parts(std::uint16_t turn, const TrainingGraph& source,
   }
 }
 
-// The operators that make a shared tensor run where it is needed first; the earlier turns read it.
+// The operators that make a shared tensor run where it is needed first; other turns read it. The
+// loop keeps it until the last of them has ended.
 void TurnMerger::move_making(std::size_t turn, const AppendedIds& ids) {
-  for (const Shared& shared : shared_) {
-    if (shared.owner != turn) continue;
-    std::vector<OperatorId>& forward =
-        result_.part(PartKind::kForward, static_cast<std::uint16_t>(shared.first));
-    std::vector<OperatorId> making;
-    for (const OperatorId op : shared.making)
-      making.push_back(ids.of(op));
-    forward.insert(forward.begin(), making.begin(), making.end());
+  for (SharedTensor& shared : shared_) {
+    if (shared.owner_turn() == turn) {
+      std::vector<OperatorId>& forward =
+          result_.part(PartKind::kForward, static_cast<std::uint16_t>(shared.first_turn()));
+      std::vector<OperatorId> making;
+      for (const OperatorId op : shared.makings[shared.owner].operators)
+        making.push_back(ids.of(op));
+      forward.insert(forward.begin(), making.begin(), making.end());
+      shared.since = ids.of(shared.since);
+    }
+    for (const auto& [later, until] : shared.later) {
+      if (later == turn && shared.since.valid())
+        result_.holds.push_back({shared.place, shared.since, ids.of(until), HoldKind::kLocal});
+    }
   }
 }
 
@@ -269,17 +213,19 @@ void TurnMerger::append(std::size_t turn) {
                   .parameters = {}};
   map_parameters(source, ids);
   const auto each_shared = [&](auto&& visit) {
-    for (Shared& shared : shared_) {
+    for (SharedTensor& shared : shared_) {
       for (const auto& [other, storage] : shared.in_turns) {
         if (other == turn) visit(shared, storage);
       }
     }
   };
-  each_shared([&](Shared& shared, StorageId storage) { ids.storages[storage] = shared.place; });
+  each_shared(
+      [&](SharedTensor& shared, StorageId storage) { ids.storages[storage] = shared.place; });
   map_storages(source, ids);
-  each_shared([&](Shared& shared, StorageId storage) {
+  each_shared([&](SharedTensor& shared, StorageId storage) {
     shared.place = ids.storages[storage];
-    if (shared.owner == turn) result_.storages[shared.place].role = source.storages[storage].role;
+    if (shared.owner_turn() == turn)
+      result_.storages[shared.place].role = source.storages[storage].role;
   });
   append_graph(result_, source, ids);
   append_parts(static_cast<std::uint16_t>(turn), source, ids);

@@ -12,13 +12,16 @@ namespace tidemark {
 // one name and size. The gradient of a parameter is one, whichever turn adds to it.
 //
 // A tensor that several turns name (TrainingGraph::named) is computed once, before the first of
-// them, in the form in which the last one needs it; the loop keeps it until that one's end.
+// them, in the form in which the turn whose backward goes through it needs it; the loop keeps it
+// until the last one's end.
 //
 //   discriminator    fake = G(z)  D(real)  D(fake)  loss  backward  optimizer
 //   generator                              D(fake)  loss  backward, through D and G  optimizer
 //
-// Throws UserError where a turn also reads what is only made on the way to such a tensor, or where
-// micro-batches accumulate, each of which would need its own.
+// Throws UserError for such a tensor where one turn only names it, where PyTorch refuses the
+// backward (two go through it, or a turn before has updated its parameters), where it has several
+// sizes, where a turn also reads what is only made on the way to it, where two of them are made
+// together, and where micro-batches accumulate, each of which would need its own.
 [[nodiscard]] TrainingGraph merge_turns(std::vector<TrainingGraph> turns);
 
 }  // namespace tidemark

@@ -60,6 +60,17 @@ Graph build_forward(const StepSpec& spec) {
   return graph;
 }
 
+// Throws UserError for a model that shares tensors with turns that are not there.
+void check_unshared(const Graph& graph) {
+  for (const LocalVariable& local : graph.locals) {
+    if (local.shared_as.empty()) continue;
+    throw UserError({}, "model.shared",
+                    fmt::format("{} is shared by the turns of a step, and this one has none: leave "
+                                "shared out, or write training.turns",
+                                quoted_excerpt(local.shared_as)));
+  }
+}
+
 // Rewrites apply by stage and within it by name, whatever order they are listed in: masks come
 // before the rounding of quantisation-aware training.
 template <class Rewrite>
@@ -307,6 +318,7 @@ TrainedModel build_training(const StepSpec& spec) {
     model.training = run_pass(model.passes, "cost graph", [&] { return spec.source.step(); });
   } else {
     const Graph graph = build_training_detail::rewritten_model(spec, model);
+    build_training_detail::check_unshared(graph);
     model.parameter_count = parameter_elements(graph.parameters);
     model.trainable_parameter_count = trained_elements(graph.parameters);
     const PipelineOptions* pipeline = pipeline_of(spec);

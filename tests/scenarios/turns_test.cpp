@@ -9,6 +9,7 @@
 
 #include "graph/analysis/schedule.hpp"
 #include "graph/core/errors.hpp"
+#include "scenarios/studies/compare.hpp"
 #include "sim/step/build_training.hpp"
 #include "sim/step/simulate.hpp"
 #include "tests/scenarios/scenario_files.hpp"
@@ -29,20 +30,34 @@ std::string linear(OnnxWriter& w, const std::string& x, const std::string& modul
 // Both modules run gen = Linear(16, 8), Tanh, Linear(8, 32), Tanh and disc = Linear(32, 200), ReLU,
 // Linear(200, 1); the discriminator's returns the mean of disc(fake), the generator's its negative.
 struct Exported {
-  explicit Exported(bool of_generator) {
+  // `real`: the discriminator's adds the mean of disc(real).
+  explicit Exported(bool of_generator, std::int64_t batch = kBatch, bool real = false) {
     OnnxWriter w;
-    const std::string z = w.input("z", {kBatch, 16});
-    const std::string hidden =
-        w.node("Tanh", {linear(w, z, "gen.0", 16, 8)}, {}, "/gen/gen.1/Tanh");
-    fake = w.node("Tanh", {linear(w, hidden, "gen.2", 8, 32)}, {}, "/gen/gen.3/Tanh");
-    const std::string wide =
-        w.node("Relu", {linear(w, fake, "disc.0", 32, 200)}, {}, "/disc/disc.1/Relu");
-    const std::string score = linear(w, wide, "disc.2", 200, 1);
+    const std::string z = w.input("z", {batch, 16});
+    within_gen = w.node("Tanh", {linear(w, z, "gen.0", 16, 8)}, {}, "/gen/gen.1/Tanh");
+    fake = w.node("Tanh", {linear(w, within_gen, "gen.2", 8, 32)}, {}, "/gen/gen.3/Tanh");
+    within_disc = w.node("Relu", {linear(w, fake, "disc.0", 32, 200)}, {}, "/disc/disc.1/Relu");
+    const std::string score = linear(w, within_disc, "disc.2", 200, 1);
     const std::string mean = w.node("ReduceMean", {score}, {{"keepdims", std::int64_t{0}}});
-    w.output(of_generator ? w.node("Neg", {mean}) : mean);
+    if (real) {
+      const std::string first =
+          w.node("Gemm", {w.input("real", {batch, 32}), "disc.0.weight", "disc.0.bias"},
+                 {{"transB", std::int64_t{1}}}, "/disc/disc.0_1/Gemm");
+      const std::string second = w.node(
+          "Gemm",
+          {w.node("Relu", {first}, {}, "/disc/disc.1_1/Relu"), "disc.2.weight", "disc.2.bias"},
+          {{"transB", std::int64_t{1}}}, "/disc/disc.2_1/Gemm");
+      w.output(
+          w.node("Add", {mean, w.node("ReduceMean", {second}, {{"keepdims", std::int64_t{0}}})}));
+    } else {
+      w.output(of_generator ? w.node("Neg", {mean}) : mean);
+    }
     bytes = w.bytes();
   }
-  std::string fake;  // the name of the generated samples
+  // Names: of the generated samples, and of what lies on the way to them and behind them.
+  std::string fake;
+  std::string within_gen;
+  std::string within_disc;
   std::string bytes;
 };
 
@@ -71,6 +86,13 @@ class Files {
                               "loop}}, model: {{onnx: {}, detach: [{}]}}{}}}",
                               file.path(), discriminator_.fake, more);
   }
+  // A turn that trains the parameters `train`, with its samples detached or not.
+  [[nodiscard]] std::string turn_of(const std::string& train, bool follows) const {
+    return fmt::format("{{train: [{}], model: {{onnx: {}{}}}}}", train, discriminator_file_.path(),
+                       follows ? "" : fmt::format(", detach: [{}]", fake()));
+  }
+  [[nodiscard]] const std::string& fake() const { return generator_.fake; }
+  [[nodiscard]] const std::string& generator() const { return generator_file_.path(); }
   [[nodiscard]] std::string scenario(const std::string& turns, const std::string& training = {},
                                      const std::string& model = {}) const {
     return fmt::format(
@@ -129,6 +151,10 @@ TEST_SUITE("golden") {
         {true, false, true, "none", 1, 94012, 97220, 90752},
         {true, false, true, "none", 2, 95708, 118792, 90748},
         {true, false, true, "zero", 2, 95708, 118792, 90748},
+        {true, true, false, "none", 1, 94012, 117732, 91264},
+        {true, true, false, "zero", 1, 95708, 119428, 91264},
+        {true, true, true, "none", 1, 94012, 97220, 91264},
+        {true, true, true, "zero", 1, 95708, 118788, 91264},
     };
     const Files files;
     for (const Case& c : cases) {
@@ -213,8 +239,163 @@ TEST_SUITE("unit") {
     CHECK(problem(both, "mode: forward, ").find("training.mode: forward") != std::string::npos);
     const std::string shared = files.scenario(Case{.shared = true, .accumulate = 2});
     CHECK(problem_of(shared).find("each micro-batch has its own") != std::string::npos);
+    CHECK(problem(both + ", " + files.turn(false)).find("each optimizer has one turn") !=
+          std::string::npos);
     CHECK(problem_of(files.scenario(Case{}) + "policies: [checkpoint_every]\n")
               .find("'checkpoint_every' decides about one loss") != std::string::npos);
+  }
+
+  TEST_CASE("the turn that goes back through a shared tensor makes it") {
+    const Files files;
+    // disc.0 and disc.2 have optimizers of their own, around the generator's or on either side.
+    const std::string first = files.turn_of("disc.0", false);
+    const std::string second = files.turn_of("disc.2", false);
+    const std::string gen = files.turn(true, ", policies: [freeze: {layers: [disc]}]");
+    const std::vector<std::string> orders = {first + ", " + second + ", " + gen,
+                                             first + ", " + gen + ", " + second,
+                                             gen + ", " + first + ", " + second};
+    const std::string shared = fmt::format(", shared: [{}]", files.fake());
+    for (const std::string& order : orders) {
+      CAPTURE(order);
+      const auto run = [&](const std::string& model) {
+        const Scenario scenario = decode(files.scenario(order, {}, model));
+        return simulate(scenario, build_training(scenario), {.smallest_capacity = false});
+      };
+      const Scenario scenario = decode(files.scenario(order, {}, shared));
+      const TrainedModel model = build_training(scenario);
+      const Scenario apart = decode(files.scenario(order));
+      const TrainedModel separate = build_training(apart);
+      // The generator runs once instead of three times, and its backward is there all the same.
+      CHECK(separate.forward_flops.count - model.forward_flops.count >=
+            2 * 2.0 * kBatch * (16 * 8 + 8 * 32));
+      CHECK(model.step_flops.count - model.forward_flops.count ==
+            separate.step_flops.count - separate.forward_flops.count);
+      // The generator's samples are there until the last turn has ended.
+      CHECK(run(shared).run.live.bytes > Bytes(0));
+      StorageId fake;
+      for (const Hold& hold : model.training.holds) {
+        const bool ends = model.training.operators[hold.until].part == OperatorPart::kEndOfStep &&
+                          model.training.part(PartKind::kEndOfStep, 2).back() == hold.until;
+        if (ends && model.training.storages[hold.storage].bytes == Bytes(kBatch * 32 * 4))
+          fake = hold.storage;
+      }
+      REQUIRE(fake.valid());
+      std::vector<OperatorId> makers;
+      for (int turn = 0; turn < 3; ++turn) {
+        for (const OperatorId op :
+             model.training.part(PartKind::kForward, static_cast<std::uint16_t>(turn))) {
+          for (const Touch& touch : model.training.touches_of(op)) {
+            if (touch.storage == fake && touch.access == Access::kCreate) {
+              makers.push_back(op);
+              CHECK(turn == 0);
+            }
+          }
+        }
+      }
+      CHECK(makers.size() == 1);
+    }
+  }
+
+  TEST_CASE("shared tensors that PyTorch refuses are refused") {
+    const Files files;
+    const std::string gen = files.turn(true);
+    const auto problem = [&](const std::string& turns, const std::string& names) {
+      return problem_of(files.scenario(turns, {}, fmt::format(", shared: [{}]", names)));
+    };
+    const auto has = [](const std::string& text, const char* words) {
+      return text.find(words) != std::string::npos;
+    };
+    const std::string both = files.turn(false) + ", " + gen;
+    CHECK(problem(both, files.fake()) == "no error");
+    CHECK(problem(gen + ", " + files.turn(false), files.fake()) == "no error");
+    CHECK(has(problem(files.turn_of("disc", true) + ", " + gen, files.fake()), "a second time"));
+    CHECK(has(problem(both, files.fake() + ", " + Exported(true).within_gen), "on the way to it"));
+    CHECK(has(problem(both, Exported(true).within_disc), "a second time"));
+    // Of D(real) and D(fake), behind whose hidden layer the discriminator's turn detaches.
+    const OnnxFile real(Exported(false, kBatch, true).bytes, "real.onnx");
+    const std::string hidden = Exported(true).within_disc;
+    const std::string updates =
+        fmt::format("{{train: [disc], model: {{onnx: {}, detach: [{}]}}}}", real.path(), hidden);
+    CHECK(has(problem(updates + ", " + gen, hidden), "modified by an inplace operation"));
+    CHECK(problem(gen + ", " + updates, hidden) == "no error");
+    const OnnxFile small(Exported(false, 2).bytes, "small.onnx");
+    const std::string other =
+        fmt::format("{{train: [disc], micro_batch: 2, model: {{onnx: {}, detach: [{}]}}}}",
+                    small.path(), files.fake());
+    CHECK(has(problem(other + ", " + gen, files.fake()), "has 256 bytes in turn 1 and 512 in"));
+    const std::string alone = fmt::format(
+        "model: {{onnx: {}, shared: [{}]}}\nhardware: "
+        "h100-sxm-80gb\nallocator: ideal\n",
+        files.generator(), files.fake());
+    CHECK(has(problem_of(alone), "this one has none"));
+    const std::string only = fmt::format("{{train: [gen], model: {{onnx: {}, shared: [{}]}}}}",
+                                         files.generator(), files.fake());
+    CHECK(has(problem_of(files.scenario(files.turn(false) + ", " + only)), "only turn 2 names it"));
+  }
+
+  TEST_CASE("a turn has no policies of the whole step") {
+    const Files files;
+    const auto problem = [&](const std::string& policy) {
+      return problem_of(files.scenario(files.turn(false) + ", " +
+                                       files.turn(true, ", policies: [" + policy + "]")));
+    };
+    CHECK(problem("freeze: {layers: [disc]}") == "no error");
+    CHECK(problem("ema") == "no error");
+    for (const char* policy : {"offload_parameters", "offload_optimizer"}) {
+      CAPTURE(policy);
+      CHECK(problem(policy).find("is about the whole step") != std::string::npos);
+      CHECK(problem_of(files.scenario(Case{}) + "policies: [" + policy + "]\n") == "no error");
+    }
+    CHECK(problem("memory_elastic: {global_batch: 8, lengths: [8]}").find("is a study") !=
+          std::string::npos);
+    CHECK(problem("zero: {stage: 2}").find("decides about one loss") != std::string::npos);
+  }
+
+  TEST_CASE("turns average what their optimizers update") {
+    const Files files;
+    const auto averages = [&](const std::string& turns, const std::string& training) {
+      const Scenario scenario = decode(files.scenario(turns, training));
+      const TrainingGraph graph = build_training(scenario).training;
+      std::int64_t elements = 0;
+      for (const Storage& storage : graph.storages) {
+        if (storage.name.ends_with(".ema")) elements += storage.elements.count;
+      }
+      std::int64_t updates = 0;
+      for (int turn = 0; turn < graph.turns; ++turn) {
+        updates += static_cast<std::int64_t>(
+            graph.part(PartKind::kAfterOptimizer, static_cast<std::uint16_t>(turn)).size());
+      }
+      return std::pair{elements, updates};
+    };
+    const std::string disc = files.turn(false);
+    CHECK(averages(disc + ", " + files.turn(true), "ema: device, ") ==
+          std::pair<std::int64_t, std::int64_t>{424 + 6801, 8});
+    CHECK(averages(disc + ", " + files.turn(true, ", ema: device"), "") ==
+          std::pair<std::int64_t, std::int64_t>{424, 4});
+  }
+
+  TEST_CASE("saved activations are those of the turn that keeps most") {
+    const Files files;
+    const auto saved = [&](const std::string& turns) {
+      const Scenario scenario = decode(files.scenario(turns));
+      return simulate(scenario, build_training(scenario), {.smallest_capacity = false})
+          .saved_activations;
+    };
+    const std::string gen = files.turn(true);
+    CHECK(saved(gen + ", " + files.turn(false)) == saved(files.turn(false) + ", " + gen));
+  }
+
+  TEST_CASE("a comparison refuses turns") {
+    const Files files;
+    const std::string text =
+        files.scenario(Case{}) + "compare: {policies: [[], [checkpoint_every]], budgets: [50%]}\n";
+    std::string problem;
+    try {
+      static_cast<void>(decode_compare(parse_document(text, "s.yaml"), environment()));
+    } catch (const UserError& error) {
+      problem = error.what();
+    }
+    CHECK(problem.find("without training.turns") != std::string::npos);
   }
 }
 
