@@ -87,6 +87,11 @@ bool Measures::trains_graph() const {
   return scenario_.model.kind != ModelKind::kCostGraph;
 }
 
+// A step of several turns takes no policies that recompute or move activations (read/turns.hpp).
+bool Measures::moves_activations() const {
+  return trains_graph() && scenario_.turns.empty();
+}
+
 std::vector<Measure> Measures::memory_fraction() const {
   if (scenario_.allocator->memory_fraction() >= 1) return {};
   return {{.kind = MeasureKind::kMemoryFraction,
@@ -142,8 +147,10 @@ std::optional<Measure> Measures::recompute(bool reentrant) const {
       scenario_.policies.begin(), scenario_.policies.end(), [](const AnyPolicy& policy) {
         return std::holds_alternative<std::unique_ptr<SequencePolicy>>(policy);
       });
-  if (!trains_graph() || orders || model_.training.blocks == 0 || has_policy("checkpoint_every"))
+  if (!moves_activations() || orders || model_.training.blocks == 0 ||
+      has_policy("checkpoint_every")) {
     return std::nullopt;
+  }
   Measure measure{
       .kind = MeasureKind::kRecompute,
       .text = "checkpoint_every(period 1)",
@@ -172,7 +179,7 @@ Measure Measures::recompute_first(std::int64_t count) const {
 }
 
 std::optional<Measure> Measures::offload_activations() const {
-  if (!trains_graph() || has_policy("offload_activations")) return std::nullopt;
+  if (!moves_activations() || has_policy("offload_activations")) return std::nullopt;
   return Measure{.kind = MeasureKind::kOffloadActivations,
                  .text = "offload_activations",
                  .policies = {measures_detail::policy_item("offload_activations")},

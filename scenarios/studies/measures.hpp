@@ -102,6 +102,7 @@ class Measures {
  private:
   [[nodiscard]] bool has_policy(std::string_view name) const;
   [[nodiscard]] bool trains_graph() const;
+  [[nodiscard]] bool moves_activations() const;
 
   const Value& document_;
   const Scenario& scenario_;

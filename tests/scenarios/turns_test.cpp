@@ -10,6 +10,7 @@
 #include "graph/analysis/schedule.hpp"
 #include "graph/core/errors.hpp"
 #include "scenarios/studies/compare.hpp"
+#include "scenarios/studies/measures.hpp"
 #include "sim/step/build_training.hpp"
 #include "sim/step/simulate.hpp"
 #include "tests/scenarios/scenario_files.hpp"
@@ -383,6 +384,22 @@ TEST_SUITE("unit") {
     };
     const std::string gen = files.turn(true);
     CHECK(saved(gen + ", " + files.turn(false)) == saved(files.turn(false) + ", " + gen));
+  }
+
+  TEST_CASE("nothing is advised about turns that they refuse") {
+    const Files files;
+    const auto measures = [&](const std::string& text) {
+      const Value document = parse_document(text, "s.yaml");
+      const Scenario scenario = decode_scenario(document, environment());
+      const TrainedModel model = build_training(scenario);
+      const Measures all(document, scenario, model);
+      return std::pair{all.recompute().has_value() || all.offload_activations().has_value(),
+                       all.offload_optimizer().has_value()};
+    };
+    CHECK(measures(files.scenario(Case{})) == std::pair{false, true});
+    const std::string alone =
+        fmt::format("model: {{onnx: {}}}\nhardware: h100-sxm-80gb\n", files.generator());
+    CHECK(measures(alone) == std::pair{true, true});
   }
 
   TEST_CASE("a comparison refuses turns") {
