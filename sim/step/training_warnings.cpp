@@ -78,8 +78,8 @@ bool is_idle(const StepSpec& spec, std::size_t policy) {
 void warn_of_training(const StepSpec& spec, const Graph& graph, const TrainingGraph& training,
                       TrainedModel& model) {
   if (spec.training.mode != StepMode::kTrain) return;
-  model.enters_without_gradient = model.enters_without_gradient ||
-                                  training_warnings_detail::enters_without_gradient(graph);
+  model.enters_without_gradient =
+      model.enters_without_gradient || training_warnings_detail::enters_without_gradient(graph);
   if (training.trained.empty() && graph.trainable_parameter_count() > Elements(0)) {
     model.warnings.emplace_back(
         "nothing is trained: the loss depends on no parameter that is trained, as with merged "
