@@ -70,7 +70,8 @@ class TurnMerger {
 // Takes the operators that make a tensor out of a turn's forward. Where another turn makes it, its
 // own autograd keeps nothing of them, and a variable of the loop holds the other's.
 void TurnMerger::take_out(SharedTensor& shared, std::size_t place) {
-  const auto& [turn, storage] = shared.in_turns[place];
+  const std::size_t turn = shared.in_turns[place].first;
+  const StorageId storage = shared.in_turns[place].second;
   TrainingGraph& graph = turns_[turn];
   const Making& making = shared.makings[place];
   const std::set<OperatorId> operators(making.operators.begin(), making.operators.end());

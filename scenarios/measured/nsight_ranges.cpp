@@ -48,14 +48,14 @@ std::optional<Shapes> shapes_of(std::string_view text) {
 
 // Reads the operator of a range; nothing where the name is that of something else.
 std::optional<ProfiledCall> call_of(std::string_view name, DType type) {
-  constexpr std::string_view sizes = "sizes = ";
+  constexpr std::string_view kSizes = "sizes = ";
   while (name.starts_with(':'))
     name.remove_prefix(1);
   const std::size_t end = name.find(',');
-  const std::size_t at = name.find(sizes);
+  const std::size_t at = name.find(kSizes);
   if (!name.starts_with("aten::") || end == std::string_view::npos || at == std::string_view::npos)
     return std::nullopt;
-  auto shapes = shapes_of(name.substr(at + sizes.size()));
+  auto shapes = shapes_of(name.substr(at + kSizes.size()));
   if (!shapes) return std::nullopt;
   ProfiledCall call{.name = std::string(name.substr(0, end)), .dims = std::move(*shapes)};
   call.types.assign(call.dims.size(), type);
@@ -66,21 +66,19 @@ std::optional<ProfiledCall> call_of(std::string_view name, DType type) {
 }  // namespace nsight_ranges_detail
 
 bool is_nsight_table(const CsvTable& table) {
-  using namespace nsight_ranges_detail;
-  return table.has(kName) && table.has(kDuration);
+  return table.has(nsight_ranges_detail::kName) && table.has(nsight_ranges_detail::kDuration);
 }
 
 MeasuredTable read_nsight_ranges(const CsvTable& table, std::optional<DType> dtype) {
-  using namespace nsight_ranges_detail;
   if (!dtype) {
     throw UserError({.file = table.file}, {},
                     "ranges of Nsight Systems do not say the type of their operators: add --dtype "
                     "fp16, bf16, tf32 or fp32");
   }
   const DType type = *dtype;
-  const std::size_t name = table.column(kName);
-  const std::size_t duration = table.column(kDuration);
-  const std::size_t children = table.column(kChildren);
+  const std::size_t name = table.column(nsight_ranges_detail::kName);
+  const std::size_t duration = table.column(nsight_ranges_detail::kDuration);
+  const std::size_t children = table.column(nsight_ranges_detail::kChildren);
   ProfiledOperators operators;
   bool any = false;
   for (const CsvRow& row : table.rows) {
@@ -91,7 +89,7 @@ MeasuredTable read_nsight_ranges(const CsvTable& table, std::optional<DType> dty
     // The innermost range owns the kernels.
     if (row.cells[children] != "0") continue;
     const auto nanoseconds = number_in(row.cells[duration]);
-    auto call = call_of(row.cells[name], type);
+    auto call = nsight_ranges_detail::call_of(row.cells[name], type);
     if (!call || !nanoseconds || !(*nanoseconds > 0)) {
       operators.count_other("ranges of no operator");
       continue;

@@ -229,10 +229,10 @@ double median_of(std::vector<double> values) {
 }  // namespace profiled_operators_detail
 
 void ProfiledOperators::add(const ProfiledCall& call, const std::vector<ProfiledKernel>& kernels) {
-  using namespace profiled_operators_detail;
-  const std::vector<Row> found = Mapping(call, kernels).rows();
+  const std::vector<profiled_operators_detail::Row> found =
+      profiled_operators_detail::Mapping(call, kernels).rows();
   if (found.empty()) count_other(fmt::format("operator {}", quoted_excerpt(call.name)));
-  for (const Row& row : found) {
+  for (const profiled_operators_detail::Row& row : found) {
     Times& times = rows_[{row.op, row.shape, row.dtype}];
     if (times.seconds.empty()) times.event = call.event;
     times.seconds.push_back(row.seconds);
@@ -240,12 +240,12 @@ void ProfiledOperators::add(const ProfiledCall& call, const std::vector<Profiled
 }
 
 MeasuredTable ProfiledOperators::table(const std::string& file, const std::string& device) const {
-  using namespace profiled_operators_detail;
   CsvTable table{.file = file, .header = {"op", "shape", "dtype", "device", "seconds"}, .rows = {}};
   for (const auto& [key, times] : rows_) {
     table.rows.push_back(
         {.line = times.event,
-         .cells = {key[0], key[1], key[2], device, fmt::format("{}", median_of(times.seconds))}});
+         .cells = {key[0], key[1], key[2], device,
+                   fmt::format("{}", profiled_operators_detail::median_of(times.seconds))}});
   }
   MeasuredTable read = read_measured_operators(table);
   for (const auto& [reason, count] : other_)

@@ -116,19 +116,21 @@ void add_event(const Json& event, int number, ProfilerEvents& trace, Devices& de
 
 // Reads the events one after the other: none is kept as it is in the file.
 ProfilerEvents read_profiler_events(const std::string& path) {
-  using namespace profiler_events_detail;
-  const std::string text = unpacked_file(
-      path,
-      {.begins_with = '{', .most = kMostBytes, .free = kMaxFileBytes, .for_each_packed = 100});
+  const std::string text = unpacked_file(path, {.begins_with = '{',
+                                                .most = profiler_events_detail::kMostBytes,
+                                                .free = kMaxFileBytes,
+                                                .for_each_packed = 100});
+  using Json = nlohmann::json;
   ProfilerEvents trace;
-  Devices devices;
+  profiler_events_detail::Devices devices;
   int number = 0;
   const auto keep = [&](int depth, Json::parse_event_t event, Json& parsed) {
     // The document is at depth 0, its members at 1, an event or a device at 2.
     if (depth != 2 || event != Json::parse_event_t::object_end) return true;
-    if (parsed.contains("ph")) add_event(parsed, ++number, trace, devices);
+    if (parsed.contains("ph")) profiler_events_detail::add_event(parsed, ++number, trace, devices);
     if (parsed.contains("totalGlobalMem"))
-      devices.names[integer_in(parsed, "id").value_or(0)] = text_in(parsed, "name");
+      devices.names[profiler_events_detail::integer_in(parsed, "id").value_or(0)] =
+          profiler_events_detail::text_in(parsed, "name");
     return false;
   };
   try {
@@ -148,8 +150,8 @@ ProfilerEvents read_profiler_events(const std::string& path) {
     throw UserError({.file = path}, {}, "has no shapes; record with record_shapes=True");
   const auto device = devices.names.find(devices.used.value_or(0));
   if (device != devices.names.end()) trace.device = device->second;
-  constexpr std::string_view maker = "NVIDIA ";
-  if (trace.device.starts_with(maker)) trace.device.erase(0, maker.size());
+  constexpr std::string_view kMaker = "NVIDIA ";
+  if (trace.device.starts_with(kMaker)) trace.device.erase(0, kMaker.size());
   return trace;
 }
 
