@@ -49,7 +49,8 @@ bool same_part(const StepPart& a, const StepPart& b) {
 
 bool same_rules(const TrainingGraph& a, const TrainingGraph& b) {
   return a.loss == b.loss && a.module_state == b.module_state && a.blocks == b.blocks &&
-         a.has_frames == b.has_frames && a.checkpoint_random_state == b.checkpoint_random_state &&
+         a.has_frames == b.has_frames && a.compiled == b.compiled && a.turns == b.turns &&
+         a.checkpoint_random_state == b.checkpoint_random_state &&
          a.checkpoint_stops_early == b.checkpoint_stops_early &&
          a.micro_batches == b.micro_batches && a.gradients_persist == b.gradients_persist &&
          a.updates_in_backward == b.updates_in_backward && a.skipped_updates == b.skipped_updates;

@@ -142,8 +142,8 @@ void AutocastNodes::hold_converted_logits(GraphCopy& copy, NodeId id, NodeId kep
   }
 }
 
-// What is listed may be a function of several operators (l1_loss, kl_div): its arguments are
-// converted, from the last to the first, when it is called.
+// A listed function may be several operators here (l1_loss, kl_div): its arguments are converted,
+// from the last to the first, when it is called.
 void AutocastNodes::begin_call(GraphCopy& copy, NodeId first) {
   const IdVector<NodeId, Node>& nodes = copy.source().nodes;
   std::set<TensorId> made_before;

@@ -4,9 +4,9 @@
 //   graph structure --order, liveness, policies, lower, verify-->  program    once
 //   graph           --sizes, prices------------------------------>  step       for each point
 //
-// Where every policy decides by structure (Policy::decides_by_structure), the program is known
-// before they are asked. Others decide for each graph, and the program is known if they decided as
-// they did before.
+// The program is known before the policies are asked where each of them decides by structure
+// (Policy::decides_by_structure). Others decide for each graph, and the program is known if they
+// decided as they did before.
 #pragma once
 
 #include <cstddef>

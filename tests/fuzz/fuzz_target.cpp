@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "graph/core/errors.hpp"
+#include "scenarios/read/environment.hpp"
 
 namespace tidemark::fuzz {
 namespace fuzz_target_detail {
@@ -105,6 +106,11 @@ std::vector<std::string> seeds_of(const FuzzTarget& target, const std::string& r
   fuzz_target_detail::add_files(fs::path(root) / "tests/fuzz/regressions" / target.name, "*",
                                 found);
   return found;
+}
+
+const Environment& environment() {
+  static const Environment shipped = default_environment();
+  return shipped;
 }
 
 std::string file_with(const std::string& bytes, const std::string& name) {

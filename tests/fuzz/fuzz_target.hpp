@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "scenarios/read/scenario.hpp"
+
 namespace tidemark::fuzz {
 
 struct FuzzTarget {
@@ -35,6 +37,9 @@ bool run_target(const FuzzTarget& target, const std::string& bytes);
 // The path of a file with these bytes, for readers that take a path; the next call of this process
 // replaces it. `name` is the file's name in a folder that is removed at exit.
 [[nodiscard]] std::string file_with(const std::string& bytes, const std::string& name);
+
+// The policies, allocators and profiles that Tidemark ships; shared by all targets.
+[[nodiscard]] const Environment& environment();
 
 // The targets of each file in targets/.
 [[nodiscard]] std::vector<FuzzTarget> document_targets();

@@ -1,5 +1,5 @@
-// What Megatron-LM's layers do in another way than Hugging Face's: norms in one kernel, and weight
-// gradients behind the reduction over tensor ranks.
+// Megatron-LM's layers where they differ from Hugging Face's: norms are one kernel, and weight
+// gradients run behind the reduction over tensor ranks.
 #include <algorithm>
 #include <string_view>
 #include <vector>
@@ -71,7 +71,8 @@ TEST_SUITE("unit") {
       CAPTURE(sequence);
       const std::string cut = fmt::format("tensor_parallel: {{size: 4, sequence: {}}}", sequence);
       const TrainingGraph late = build_training(scenario(kMain, cut)).training;
-      // Of each layer q, k, v, gate and up. Products that are cut by rows have nothing to wait for.
+      // q, k, v, gate and up of each layer wait; products that are cut by rows have nothing to wait
+      // for.
       CHECK(behind_reductions(late) == 2 * 5);
       // PyTorch reduces when backward of the products is over.
       const TrainingGraph plain =

@@ -58,7 +58,7 @@ TEST_SUITE("unit") {
     const std::int64_t plain = peak("optimizer: sgd", others);
     CHECK(peak("optimizer: sgd", "selective: {save: [linear, attention]}") ==
           plain + kLayers * one);
-    // Of q, k, v, o, gate, up, down every second is recomputed: k, o and up.
+    // Every second product of q, k, v, o, gate, up and down is recomputed: k, o and up.
     CHECK(peak("optimizer: sgd", "selective: {save: [linear, attention], every_other: [linear]}") ==
           plain + kLayers * (one - 2 * one - kTokens * 128 * 2));
   }

@@ -7,7 +7,6 @@
 #include "graph/core/document.hpp"
 #include "hwprofiles/device_profile.hpp"
 #include "scenarios/import/import_settings.hpp"
-#include "scenarios/read/environment.hpp"
 #include "scenarios/read/goal.hpp"
 #include "scenarios/read/scenario.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
@@ -15,11 +14,6 @@
 namespace tidemark::fuzz {
 namespace document_targets_detail {
 namespace {
-
-const Environment& environment() {
-  static const Environment shipped = default_environment();
-  return shipped;
-}
 
 void read_document_text(const std::string& bytes) {
   static_cast<void>(parse_document(bytes, "fuzz.yaml"));

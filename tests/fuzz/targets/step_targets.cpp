@@ -8,7 +8,6 @@
 #include "graph/core/document.hpp"
 #include "graph/core/errors.hpp"
 #include "graph/import/cost_graph.hpp"
-#include "scenarios/read/environment.hpp"
 #include "scenarios/read/scenario.hpp"
 #include "scenarios/studies/simulate_point.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
@@ -19,11 +18,6 @@ namespace {
 
 // Larger models are built and not run: the time of a step grows with them, which is no fault.
 constexpr std::size_t kMostNodes = 400;
-
-const Environment& environment() {
-  static const Environment shipped = default_environment();
-  return shipped;
-}
 
 void run_step(const Value& document) {
   const SimulateOptions options{.convergence_limit = 4};

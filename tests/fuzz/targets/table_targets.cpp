@@ -12,7 +12,6 @@
 #include "policies/rewrite/pipeline_table.hpp"
 #include "scenarios/measured/measured_steps.hpp"
 #include "scenarios/measured/nsight_ranges.hpp"
-#include "scenarios/read/environment.hpp"
 #include "scenarios/studies/journal_lines.hpp"
 #include "scenarios/studies/operator_price.hpp"
 #include "scenarios/studies/operator_text.hpp"
@@ -24,11 +23,6 @@
 namespace tidemark::fuzz {
 namespace table_targets_detail {
 namespace {
-
-const Environment& environment() {
-  static const Environment shipped = default_environment();
-  return shipped;
-}
 
 void read_measured(const std::string& bytes) {
   const CsvTable table = parse_csv(bytes, "measured.csv");

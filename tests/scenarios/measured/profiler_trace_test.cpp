@@ -75,7 +75,7 @@ MeasuredTable read(const TraceFile& trace) {
   return read_profiler_trace((workspace.folder() / "step.json").string());
 }
 
-// What is read of one operator: "text type microseconds", or why there is none.
+// Returns the rows that one operator gives, "text | kind | microseconds", or why it gives none.
 std::vector<std::string> rows_of(const std::string& name, const Json& dims, const Json& types,
                                  const Json& concrete, const std::vector<Kernel>& kernels) {
   TraceFile trace;
@@ -249,7 +249,7 @@ TEST_SUITE("unit") {
     CHECK(table.operators.front().seconds == doctest::Approx(11e-6));
     CHECK(table.operators.front().device == "GeForce RTX 4090");
     CHECK(table.other.empty());
-    // Of two times the mean, not the one that was warmed up in.
+    // Two times give their mean: one of them may be a warm-up.
     TraceFile two;
     two.call("aten::mm", {{8, 4}, {4, 6}}, kHalf, kNoNumbers, {{"gemm", 90}});
     two.call("aten::mm", {{8, 4}, {4, 6}}, kHalf, kNoNumbers, {{"gemm", 10}});
