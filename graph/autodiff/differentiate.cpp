@@ -253,6 +253,27 @@ void GradientTape::emit_ends() {
   if (rules_.holds) hold_variables(end);
 }
 
+// The engine waits for the nodes that lead to the gradients that backward starts from: those whose
+// outputs nothing differentiable reads, such as a view of a weight for its shape, hand on nothing.
+void GradientTape::count_uses() {
+  IdVector<TensorId, char> wanted(graph_.tensors.size(), 0);
+  for (TensorId id : ids_of(pending_))
+    wanted[id] = pending_[id] ? 1 : 0;
+  for (std::size_t i = graph_.nodes.size(); i-- > 0;) {
+    const Node& node = graph_.nodes[NodeId(i)];
+    if (!is_differentiable(node)) continue;
+    if (std::none_of(node.outputs.begin(), node.outputs.end(),
+                     [&](TensorId out) { return wanted[out] != 0; })) {
+      continue;
+    }
+    for (TensorId in : node.inputs) {
+      if (!in.valid() || !graph_.tensors[in].requires_grad) continue;
+      wanted[in] = 1;
+      ++uses_left_[in];
+    }
+  }
+}
+
 TrainingGraph GradientTape::run() {
   parameter_.assign(graph_.tensors.size(), ParameterId());
   reached_.assign(graph_.nodes.size(), 0);
@@ -260,12 +281,6 @@ TrainingGraph GradientTape::run() {
   recomputed_.assign(graph_.storages.size(), StorageId());
   for (ParameterId p : ids_of(graph_.parameters))
     parameter_[graph_.parameters[p].tensor] = p;
-  for (const Node& node : graph_.nodes) {
-    if (!is_differentiable(node)) continue;
-    for (TensorId in : node.inputs) {
-      if (in.valid() && graph_.tensors[in].requires_grad) ++uses_left_[in];
-    }
-  }
   part_ = &training_.part(PartKind::kForward);
   phase_ = Phase::kForward;
   receive_activations();
@@ -276,12 +291,13 @@ TrainingGraph GradientTape::run() {
   phase_ = Phase::kBackward;
   emit_root_gradient();
   receive_gradients();
+  count_uses();
   for (std::size_t i = graph_.nodes.size(); i-- > 0;)
     emit_backward(NodeId(i));
   send_gradients();
   for (ParameterId p : ids_of(graph_.parameters)) {
     if (pending_[graph_.parameters[p].tensor])
-      accumulate_leaf(p);  // some of its uses do not reach the loss
+      accumulate_leaf(p);  // some of its uses hand on no gradient
   }
   emit_ends();
   std::vector<ParameterId> in_order = training_.trained;

@@ -59,6 +59,7 @@ class GradientTape final : public BackwardTape {
   [[nodiscard]] bool is_shared(TensorId leaf) const;
   void accumulate_leaf(ParameterId id);
   void hold_node(NodeId id, OperatorId last);
+  void count_uses();
   void hold_content(TensorId tensor, OperatorId until);
   void find_creators();
   void hold_other_outputs(OperatorId end);
