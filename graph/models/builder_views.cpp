@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "graph/models/builder.hpp"
+#include "graph/operators/kernels.hpp"
 #include "graph/operators/known_families.hpp"
 #include "graph/operators/on_view.hpp"
 
@@ -66,7 +67,8 @@ TensorId ModelBuilder::add_in_place(std::string_view family, TensorId x, Attribu
 // contiguous copies are what bmm keeps.
 TensorId ModelBuilder::matmul(TensorId a, TensorId b) {
   if (shape(b).rank() == 2) {
-    if (shape(a).rank() > 2) {
+    // Transposed rows may be multiplied in batches (operators/products/linear.cpp).
+    if (shape(a).rank() > 2 && !has_transposed_rows(tensor(a))) {
       const Shape rows{-1, shape(a)[-1]};
       Shape result = shape(a);
       result[-1] = shape(b)[1];
