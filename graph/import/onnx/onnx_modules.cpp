@@ -92,18 +92,18 @@ class Tree {
     bool is_list = false;
   };
 
-  // Whether a module is a list: all its children are numbered alike and one of them has children
-  // itself.
+  // Whether a module is a list: all its children are numbered alike and half of them or more have
+  // children themselves. A convolution, a norm of two modules and an activation are one block.
   [[nodiscard]] bool is_list(const Module& module) const {
-    bool nested = false;
+    std::size_t nested = 0;
     for (const std::string& child : module.children) {
       const std::string_view name = last_of(child);
       if (!is_numbered(name) || stem_of(name) != stem_of(last_of(module.children.front()))) {
         return false;
       }
-      nested = nested || !modules_.find(child)->second.children.empty();
+      if (!modules_.find(child)->second.children.empty()) ++nested;
     }
-    return nested;
+    return nested > 0 && 2 * nested >= module.children.size();
   }
 
   std::map<std::string, Module, std::less<>> modules_;
