@@ -45,7 +45,7 @@ bool is_kept_for_steps(const TrainingGraph& graph, const ProgramOrder& order, co
   return storage.role != Role::kGradient || from.part != OperatorPart::kForward;
 }
 
-// Saved-tensor hooks hold the operands of what is recomputed in them, and take the place of the
+// What recomputation changes. Saved-tensor hooks hold the operands of what is recomputed in them, and take the place of the
 // saved tensors of the nodes that they recompute: autograd itself saves neither.
 class Hooks {
  public:
@@ -54,7 +54,13 @@ class Hooks {
       const Operator& op = graph.operators[o.op];
       const bool in_hooks = o.in_hooks || op.part == OperatorPart::kRecompute;
       if (in_hooks && op.node.valid()) nodes_.insert(op.node);
+      if (o.recompute) recomputed_.insert(o.op);
     }
+  }
+  // Whether backward reads what a recomputation has made while a module still keeps the first, as
+  // it does with the weight that weight_norm makes.
+  [[nodiscard]] bool replaces(const Gap& gap, OperatorId maker) const {
+    return gap.held_by_variable && recomputed_.contains(maker);
   }
   // Whether autograd's own saved tensors include a value that is touched after a gap.
   [[nodiscard]] bool leave_to_autograd(const Liveness& live,
@@ -74,6 +80,7 @@ class Hooks {
   const TrainingGraph& graph_;
   const ProgramOrder& order_;
   std::unordered_set<NodeId> nodes_;
+  std::unordered_set<OperatorId> recomputed_;
 };
 
 // Returns the operators that read a value after a gap, each once.
@@ -106,8 +113,9 @@ std::vector<SavedTensor> saved_at(const TrainingGraph& graph, const ProgramOrder
     const bool read =
         !gap.dead && gap.to.valid() && gap.to > end && hooks.leave_to_autograd(live, decisions, id);
     if ((!held && !read) || std::holds_alternative<Offload>(decisions[id])) continue;
-    SavedTensor tensor{
-        .storage = gap.storage, .made_by = maker_of(graph, order, live, id), .needed_by = {}};
+    const OperatorId maker = maker_of(graph, order, live, id);
+    if (hooks.replaces(gap, maker)) continue;
+    SavedTensor tensor{.storage = gap.storage, .made_by = maker, .needed_by = {}};
     if (held) tensor.needed_by.push_back(order.at[gap.release].op);
     if (read) {
       tensor.by_recomputation = order.at[gap.to].recompute;
