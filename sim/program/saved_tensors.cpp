@@ -45,8 +45,9 @@ bool is_kept_for_steps(const TrainingGraph& graph, const ProgramOrder& order, co
   return storage.role != Role::kGradient || from.part != OperatorPart::kForward;
 }
 
-// What recomputation changes. Saved-tensor hooks hold the operands of what is recomputed in them, and take the place of the
-// saved tensors of the nodes that they recompute: autograd itself saves neither.
+// What recomputation changes. Saved-tensor hooks hold the operands of what is recomputed in them,
+// and take the place of the saved tensors of the nodes that they recompute: autograd itself saves
+// neither.
 class Hooks {
  public:
   Hooks(const TrainingGraph& graph, const ProgramOrder& order) : graph_(graph), order_(order) {
