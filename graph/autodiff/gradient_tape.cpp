@@ -57,6 +57,12 @@ Tensor GradientTape::create(std::string_view name, const Shape& shape, DType dty
   return tensor;
 }
 
+Tensor GradientTape::create_workspace(std::string_view name, const Shape& shape, DType dtype) {
+  const Tensor tensor = create(name, shape, dtype);
+  training_.storages[tensor.storage].role = Role::kWorkspace;
+  return tensor;
+}
+
 StorageId GradientTape::add_temporary(Bytes bytes) {
   references_.push_back(0);
   return training_.storages.push_back(

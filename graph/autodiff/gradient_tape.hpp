@@ -30,6 +30,8 @@ class GradientTape final : public BackwardTape {
   [[nodiscard]] Tensor create(std::string_view name, const Shape& shape, DType dtype) override;
   [[nodiscard]] Tensor create_temporary(std::string_view name, const Shape& shape,
                                         DType dtype) override;
+  [[nodiscard]] Tensor create_workspace(std::string_view name, const Shape& shape,
+                                        DType dtype) override;
   void launch(const BackwardKernel& kernel) override;
   void release_incoming_gradient() override { incoming_until_ = part_->back(); }
   void release_saved() override { saved_until_ = part_->back(); }

@@ -59,6 +59,13 @@ Tensor BackwardBuilder::contiguous(const Tensor& tensor) {
   return copy;
 }
 
+Tensor BackwardBuilder::contiguous_inside(const Tensor& tensor) {
+  if (tensor.is_contiguous()) return tensor;
+  const Tensor copy = tape_.create_workspace("contiguous_gradient", tensor.shape, tensor.dtype);
+  launch_elementwise("contiguous", {tensor}, copy, OperatorClass::kElementwise, 0);
+  return copy;
+}
+
 Tensor BackwardBuilder::sum_to(const Tensor& gradient, const Shape& shape) {
   if (gradient.shape == shape) return gradient;
   const Tensor sum = create("summed_gradient", shape, gradient.dtype);

@@ -39,6 +39,9 @@ class BackwardTape {
   // Makes a tensor that nothing keeps beyond its last reader.
   [[nodiscard]] virtual Tensor create_temporary(std::string_view name, const Shape& shape,
                                                 DType dtype) = 0;
+  // Makes a tensor that lives inside of one operator of PyTorch, across kernels of it.
+  [[nodiscard]] virtual Tensor create_workspace(std::string_view name, const Shape& shape,
+                                                DType dtype) = 0;
   virtual void launch(const BackwardKernel& kernel) = 0;
   virtual void release_incoming_gradient() = 0;
   virtual void release_saved() = 0;
@@ -76,6 +79,8 @@ class BackwardBuilder {
                           double flops_per_element = 1, Bytes workspace = {}, Bytes temporary = {});
   // Returns a copy of `tensor` in row-major order: the tensor itself when it already is.
   [[nodiscard]] Tensor contiguous(const Tensor& tensor);
+  // Likewise where the operator itself makes the copy for its kernels: a workspace.
+  [[nodiscard]] Tensor contiguous_inside(const Tensor& tensor);
   // Sums `gradient` over broadcast axes to the shape of the input (torch's sum_to_size).
   [[nodiscard]] Tensor sum_to(const Tensor& gradient, const Shape& shape);
   void set_input_gradient(std::size_t index, const Tensor& gradient);

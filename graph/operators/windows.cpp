@@ -37,7 +37,7 @@ Strides channel_order(const Shape& shape, const Tensor& input) {
 
 Tensor ordered_gradient(BackwardBuilder& b) {
   const bool same_order = b.node().output().strides == b.output_gradient().strides;
-  return same_order ? b.output_gradient() : b.contiguous(b.output_gradient());
+  return same_order ? b.output_gradient() : b.contiguous_inside(b.output_gradient());
 }
 
 }  // namespace tidemark

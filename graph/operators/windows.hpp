@@ -19,7 +19,8 @@ void require_filters(const Inference& inference, const Tensor& x, const Tensor& 
 // (channels_last), row-major otherwise.
 [[nodiscard]] Strides channel_order(const Shape& shape, const Tensor& input);
 
-// Returns the incoming gradient in the memory order of the output: oneDNN and cuDNN copy any other.
+// Returns the incoming gradient in the memory order of the output: the operator copies
+// any other for its kernels.
 [[nodiscard]] Tensor ordered_gradient(BackwardBuilder& b);
 
 }  // namespace tidemark
