@@ -78,7 +78,11 @@ void AccumulatingBackward::find_completions() {
     // The tensor that is otherwise copied into .grad is added to it directly where it exists.
     if (last.part == OperatorPart::kCopyGradient) continue;
     // A bias that is summed before other kernels of its node was added by an operator of its own.
-    const bool alone = last.part == OperatorPart::kBiasGradient;
+    const Operator* const next = completion.at + 1 < backward.size()
+                                     ? &graph_.operators[backward[completion.at + 1]]
+                                     : nullptr;
+    const bool alone = last.part == OperatorPart::kBiasGradient && next != nullptr &&
+                       next->node == last.node && next->part != OperatorPart::kAddGradients;
     const std::size_t ready = place.contains(trained.ready_after) ? place[trained.ready_after] : 0;
     if (!alone) completion.at = std::max(completion.at, ready);
     while (!alone && ready < completion.at && last.node.valid() &&
