@@ -27,7 +27,8 @@ void infer_nll(Inference& inference) {
     return fmt::format("targets have shape {} instead of {}", to_string(target.shape),
                        to_string(wanted));
   });
-  inference.create({}, x.dtype);
+  const bool per_sample = inference.attributes().flag("per_sample");
+  inference.create(per_sample ? target.shape : Shape(), x.dtype);
 }
 
 ForwardKernel forward_nll(const NodeView& node) {
@@ -104,7 +105,9 @@ void backward_smoothing(BackwardBuilder& b) {
 
 constexpr OperatorFamily kFamilies[] = {
     {.name = "nll_loss",
-     .summary = "mean negative log-likelihood; keeps log-probabilities, targets and a scalar",
+     .summary =
+         "mean negative log-likelihood, or per_sample that of each; keeps log-probabilities, "
+         "targets and a scalar",
      .infer = infer_nll,
      .forward = forward_nll,
      .save = save_nll,

@@ -8,8 +8,9 @@ namespace tidemark {
 bool PartitionPlanner::visit_scores(NodeId id, const std::vector<Layout>& inputs) {
   const Node& node = graph_.nodes[id];
   const auto& readers = sites_.readers[node.outputs[0]];
-  const bool of_loss =
-      readers.size() == 1 && graph_.nodes[readers.front()].family == &nll_loss_family();
+  const bool of_loss = readers.size() == 1 &&
+                       graph_.nodes[readers.front()].family == &nll_loss_family() &&
+                       !graph_.nodes[readers.front()].attributes.flag("per_sample");
   const bool classes = inputs[0] && inputs[0]->classes && inputs[0]->axis == 1;
   if (!classes || !of_loss || shape(node.inputs[0]).rank() != 2) return false;
   finish(id, Treatment::kScores, {.wanted = inputs, .made = {inputs[0]}});

@@ -78,30 +78,31 @@ void lower_cumsum(OnnxLowering& l) {
   l.set(l.builder().add("cumsum", {l.operand(0)}, {{"axis", axis->front()}}));
 }
 
-void require_mean(OnnxLowering& l) {
-  const std::string reduction = l.node().get<std::string>("reduction", "mean");
-  if (reduction != "mean" && reduction != "sum")
-    l.fail("a loss that is not reduced is not simulated");
+TensorId nll_loss(OnnxLowering& l, TensorId scores) {
+  Attributes attributes;
+  if (l.node().get<std::string>("reduction", "mean") == "none")
+    attributes.set("per_sample", std::int64_t{1});
+  return l.builder().add("nll_loss", {scores, l.operand(1)}, std::move(attributes));
 }
 
 // F.nll_loss; the classes are axis 1.
 void lower_nll_loss(OnnxLowering& l) {
-  require_mean(l);
-  l.set(l.builder().add("nll_loss", {l.operand(0), l.operand(1)}));
+  l.set(nll_loss(l, l.operand(0)));
 }
 
 // F.cross_entropy is log_softmax and nll_loss; of probabilities it is the sum of their products
 // with the log-probabilities, negated and divided by the number of samples inside the operator.
 void lower_cross_entropy(OnnxLowering& l) {
-  require_mean(l);
   ModelBuilder& b = l.builder();
   const TensorId scores = b.add("log_softmax", {l.operand(0)}, {{"axis", std::int64_t{1}}});
   const TensorId target = l.operand(1);
   if (is_floating(b.tensor(target).dtype)) {
+    if (l.node().get<std::string>("reduction", "mean") == "none")
+      l.fail("a loss of probabilities that is not reduced is not simulated");
     const TensorId sum = b.add("sum", {b.multiply(scores, target)});
     l.set(b.add("scale", {b.add("neg", {sum})}, {{"inside_operator", std::int64_t{1}}}));
   } else {
-    l.set(b.add("nll_loss", {scores, target}));
+    l.set(nll_loss(l, scores));
   }
   l.set(scores, 1);
 }
