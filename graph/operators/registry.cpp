@@ -38,6 +38,7 @@ std::vector<const OperatorFamily*> collect() {
   add(transposed_convolution_families());
   add(interpolate_families());
   add(grid_sample_families());
+  add(unfold_families());
   add(rearrange_families());
   add(statistics_families());
   add(indexing_families());

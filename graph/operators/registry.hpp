@@ -36,6 +36,7 @@ namespace tidemark {
 [[nodiscard]] std::span<const OperatorFamily> transposed_convolution_families();
 [[nodiscard]] std::span<const OperatorFamily> interpolate_families();
 [[nodiscard]] std::span<const OperatorFamily> grid_sample_families();
+[[nodiscard]] std::span<const OperatorFamily> unfold_families();
 [[nodiscard]] std::span<const OperatorFamily> rearrange_families();
 [[nodiscard]] std::span<const OperatorFamily> statistics_families();
 [[nodiscard]] std::span<const OperatorFamily> indexing_families();

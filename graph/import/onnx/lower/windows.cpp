@@ -1,9 +1,11 @@
 // Convolutions, pooling and resizing.
 #include <algorithm>
+#include <optional>
+#include <string_view>
 
 #include <fmt/format.h>
 
-#include "graph/import/onnx/onnx_lowering.hpp"
+#include "graph/import/onnx/onnx_match.hpp"
 
 namespace tidemark {
 namespace onnx_windows {
@@ -274,6 +276,68 @@ bool pad_of_average(OnnxLowering& l) {
   return true;
 }
 
+// The kernel, the stride and the dilation of F.unfold along one axis, by the places [kernel, count]
+// that a Gather reads: place (i, j) is i * dilation + j * stride.
+struct UnfoldedAxis {
+  std::int64_t kernel = 1;
+  std::int64_t stride = 1;
+  std::int64_t dilation = 1;
+};
+
+std::optional<UnfoldedAxis> unfolded_axis(OnnxLowering& l, OnnxValueId gathered,
+                                          std::int64_t axis) {
+  const OnnxNode& gather = l.file().nodes[l.uses().producer[gathered]];
+  const OnnxConstant* places = l.constant(gather.inputs[1]);
+  if (gather.integer("axis") != axis || places == nullptr || !places->known ||
+      places->dims.size() != 2 || places->dtype != DType::kInt64) {
+    return std::nullopt;
+  }
+  const std::int64_t count = places->dims[1];
+  if (places->dims[0] < 1 || count < 1) return std::nullopt;
+  UnfoldedAxis found{.kernel = places->dims[0]};
+  const std::vector<std::int64_t>& at = places->integers;
+  if (count > 1) found.stride = at[1];
+  if (found.kernel > 1) found.dilation = at[static_cast<std::size_t>(count)];
+  const auto usable = [](std::int64_t size) { return size >= 1 && size <= kLongestAxis; };
+  if (!usable(found.stride) || !usable(found.dilation)) return std::nullopt;
+  for (std::size_t i = 0; i < at.size(); ++i) {
+    const auto row = static_cast<std::int64_t>(i) / count;
+    const auto column = static_cast<std::int64_t>(i) % count;
+    if (at[i] != row * found.dilation + column * found.stride) return std::nullopt;
+  }
+  return found;
+}
+
+// F.unfold, which the exporter writes as Pad, a Gather along each axis, Transpose and Reshape.
+bool match_unfold(OnnxLowering& l) {
+  if (l.node().get<std::string>("mode", "constant") != "constant") return false;
+  OnnxMatch m(l);
+  const auto next = [&m](std::string_view op, OnnxValueId value) {
+    return value.valid() ? m.next(op, value, 0) : OnnxValueId();
+  };
+  const OnnxValueId rows = next("Gather", l.node().outputs.front());
+  const OnnxValueId patches = next("Gather", rows);
+  const OnnxValueId moved = next("Transpose", patches);
+  const OnnxValueId result = next("Reshape", moved);
+  if (!result.valid() || l.shape_of_operand(0).rank() != 4) return false;
+  const auto height = unfolded_axis(l, rows, 2);
+  const auto width = unfolded_axis(l, patches, 4);
+  const auto pads = l.setting(1);
+  if (!height || !width || !pads || pads->size() != 8) return false;
+  if (m.node_of(moved).list("perm") != List{0, 1, 2, 4, 3, 5}) return false;
+  for (std::size_t i = 0; i < 4; ++i) {
+    const std::int64_t before = (*pads)[i];
+    if (before != (*pads)[i + 4] || before < 0 || before > kLongestAxis) return false;
+    if (i < 2 && before != 0) return false;
+  }
+  m.finish(result, l.builder().add("unfold", {l.operand(0)},
+                                   {{"kernel", List{height->kernel, width->kernel}},
+                                    {"stride", List{height->stride, width->stride}},
+                                    {"dilation", List{height->dilation, width->dilation}},
+                                    {"padding", List{(*pads)[2], (*pads)[3]}}}));
+  return true;
+}
+
 constexpr OnnxOperator kOperators[] = {
     {"Conv", lower_convolution},
     {"ConvTranspose", lower_transposed_convolution},
@@ -285,7 +349,7 @@ constexpr OnnxOperator kOperators[] = {
     {"GridSample", lower_grid_sample},
 };
 
-constexpr OnnxPattern kPatterns[] = {{"Pad", pad_of_average}};
+constexpr OnnxPattern kPatterns[] = {{"Pad", pad_of_average}, {"Pad", match_unfold}};
 
 }  // namespace onnx_windows
 
