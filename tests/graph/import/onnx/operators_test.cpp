@@ -105,6 +105,28 @@ TEST_SUITE("golden") {
           2304);  // the grid is an input of the model
   }
 
+  TEST_CASE("patches that the exporter gathers by both axes are one unfold, which keeps nothing") {
+    const auto unfolded = [](OnnxProbe& probe, std::vector<std::int64_t> columns) {
+      OnnxWriter& w = probe.w;
+      const auto places = [&](const std::vector<std::int64_t>& at, const OnnxDims& dims) {
+        return w.constant(kOnnxInt64, dims, OnnxWriter::bytes_of(at));
+      };
+      const std::string pads =
+          w.constant(kOnnxInt64, {8}, OnnxWriter::bytes_of({0, 0, 1, 1, 0, 0, 1, 1}));
+      const std::string rows = w.node(
+          "Gather", {w.node("Pad", {probe.x, pads}), places({0, 3, 1, 4}, {2, 2})}, {{"axis", 2}});
+      const OnnxDims dims{2, static_cast<std::int64_t>(columns.size()) / 2};
+      const std::string patches = w.node("Gather", {rows, places(columns, dims)}, {{"axis", 4}});
+      const std::string moved =
+          w.node("Transpose", {patches}, {{"perm", OnnxDims{0, 1, 2, 4, 3, 5}}});
+      return probe.saved_with(w.reshape(moved, {2, 32, -1}));
+    };
+    OnnxProbe regular(kImage);
+    CHECK(unfolded(regular, {0, 2, 4, 2, 4, 6}) == 0);
+    OnnxProbe irregular(kImage);  // no kernel reads these: two gathers keep their indices
+    CHECK(unfolded(irregular, {0, 2, 5, 2, 4, 6}) > 0);
+  }
+
   TEST_CASE("masks by xor, isnan and isinf are bools") {
     const auto masked = [](const std::string& op) {
       OnnxProbe probe(kTokens);
