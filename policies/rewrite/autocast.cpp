@@ -59,6 +59,25 @@ constexpr std::array kCastRules = {
     CastRule{"pow", CastPolicy::kFloat32, CastPolicy::kAsGiven},
     CastRule{"rsqrt", CastPolicy::kFloat32, CastPolicy::kAsGiven},
     CastRule{"softplus", CastPolicy::kFloat32, CastPolicy::kAsGiven},
+    CastRule{"log", CastPolicy::kFloat32, CastPolicy::kAsGiven},
+    CastRule{"log2", CastPolicy::kFloat32, CastPolicy::kAsGiven},
+    CastRule{"log10", CastPolicy::kFloat32, CastPolicy::kAsGiven},
+    CastRule{"log1p", CastPolicy::kFloat32, CastPolicy::kAsGiven},
+    CastRule{"expm1", CastPolicy::kFloat32, CastPolicy::kAsGiven},
+    CastRule{"reciprocal", CastPolicy::kFloat32, CastPolicy::kAsGiven},
+    CastRule{"tan", CastPolicy::kFloat32, CastPolicy::kAsGiven},
+    CastRule{"sinh", CastPolicy::kFloat32, CastPolicy::kAsGiven},
+    CastRule{"cosh", CastPolicy::kFloat32, CastPolicy::kAsGiven},
+    CastRule{"asin", CastPolicy::kFloat32, CastPolicy::kAsGiven},
+    CastRule{"acos", CastPolicy::kFloat32, CastPolicy::kAsGiven},
+    CastRule{"logsumexp", CastPolicy::kFloat32, CastPolicy::kAsGiven},
+    CastRule{"cumsum", CastPolicy::kFloat32, CastPolicy::kAsGiven},
+    CastRule{"grid_sample", CastPolicy::kAsGiven, CastPolicy::kFloat32},
+    CastRule{"pad", CastPolicy::kAsGiven, CastPolicy::kFloat32},  // reflection_pad, replication_pad
+    CastRule{"avg_pool3d", CastPolicy::kAsGiven, CastPolicy::kFloat32},
+    CastRule{"max_pool3d", CastPolicy::kAsGiven, CastPolicy::kFloat32},
+    CastRule{"adaptive_avg_pool3d", CastPolicy::kAsGiven, CastPolicy::kFloat32},
+    CastRule{"adaptive_max_pool3d", CastPolicy::kAsGiven, CastPolicy::kFloat32},
     CastRule{"sum", CastPolicy::kFloat32, CastPolicy::kAsGiven},
     CastRule{"softmax", CastPolicy::kFloat32Result, CastPolicy::kAsGiven},
     CastRule{"log_softmax", CastPolicy::kFloat32Result, CastPolicy::kFloat32},
@@ -183,6 +202,10 @@ void AutocastNodes::rewrite(GraphCopy& copy, NodeId id) {
     throw UserError({}, "training.loss",
                     "PyTorch refuses binary_cross_entropy under autocast on a GPU, since 16-bit "
                     "probabilities lose too much; write bce_with_logits");
+  }
+  // Only borders that reflect or replicate are operators that a CPU's list names.
+  if (node.family == find_family("pad") && attributes.text("mode", "constant") == "constant") {
+    policy = CastPolicy::kAsGiven;
   }
   // Only as a part of cross_entropy_loss is log_softmax converted on a CPU.
   if (attributes.flag("called_by_itself") && rules_.cpu_autocast_lists) {

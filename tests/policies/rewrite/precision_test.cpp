@@ -225,6 +225,43 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("a CPU and a GPU list other operators as fp32") {
+    // CPU: recorded on 1.13.1; GPU: AT_FORALL_FP32 of autocast_mode.h.
+    struct Listed {
+      std::string_view family;
+      Attributes attributes;
+      bool cpu;
+      bool cuda;
+    };
+    const std::vector<std::int64_t> around{1, 1, 1, 1};
+    const std::vector<Listed> cases{
+        {"pad", {{"pads", around}, {"mode", std::string("reflect")}}, true, false},
+        {"pad", {{"pads", around}, {"mode", std::string("replicate")}}, true, false},
+        {"pad", {{"pads", around}}, false, false},
+        {"log", {}, false, true},
+        {"reciprocal", {}, false, true},
+        {"expm1", {}, false, true},
+        {"tan", {}, false, true},
+        {"sqrt", {}, false, false},
+        {"sin", {}, false, false},
+        {"erf", {}, false, false},
+        {"logsumexp", {{"axes", std::vector<std::int64_t>{1}}}, false, true}};
+    for (const Listed& listed : cases) {
+      CAPTURE(listed.family);
+      ModelBuilder b("probe", DType::kFloat32);
+      const TensorId image = b.input("image", {2, 3, 8, 8}, DType::kFloat32);
+      const TensorId y = b.conv2d("conv", image, 4, {.kernel = 3, .padding = 1, .bias = false});
+      b.set_output(b.add(listed.family, {y}, listed.attributes));
+      const Graph graph = b.finish();
+      for (const bool on_gpu : {false, true}) {
+        const Graph cast = autocast(graph, on_gpu ? "torch-2.4-cuda" : "torch-1.13-cpu");
+        const bool wide = on_gpu ? listed.cuda : listed.cpu;
+        CHECK(type_of_input(cast, nodes_of(cast, listed.family)[0], 0) ==
+              (wide ? DType::kFloat32 : DType::kBFloat16));
+      }
+    }
+  }
+
   TEST_CASE("batch_norm takes bf16 with fp32 parameters") {
     ModelBuilder b("cnn", DType::kFloat32);
     const TensorId image = b.input("image", {2, 3, 8, 8}, DType::kFloat32);
