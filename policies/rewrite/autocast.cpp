@@ -203,6 +203,8 @@ void AutocastNodes::rewrite(GraphCopy& copy, NodeId id) {
                     "PyTorch refuses binary_cross_entropy under autocast on a GPU, since 16-bit "
                     "probabilities lose too much; write bce_with_logits");
   }
+  // adaptive_avg_pool3d, which calls mean.
+  if (attributes.flag("pools_volume") && rules_.cpu_autocast_lists) policy = CastPolicy::kFloat32;
   // Only borders that reflect or replicate are operators that a CPU's list names.
   if (node.family == find_family("pad") && attributes.text("mode", "constant") == "constant") {
     policy = CastPolicy::kAsGiven;

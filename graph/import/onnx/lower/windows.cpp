@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -196,9 +197,12 @@ List trailing_axes(int axes) {
 }
 
 // adaptive_avg_pool(1) is x.mean over the spatial axes.
+// adaptive_avg_pool to one place calls mean; that of volumes is an operator that autocast lists.
 void lower_global_average(OnnxLowering& l) {
-  l.set(l.builder().add("mean", {l.operand(0)},
-                        {{"axes", trailing_axes(spatial_axes(l))}, {"keepdim", std::int64_t{1}}}));
+  const int axes = spatial_axes(l);
+  Attributes attributes{{"axes", trailing_axes(axes)}, {"keepdim", std::int64_t{1}}};
+  if (axes == 3) attributes.set("pools_volume", std::int64_t{1});
+  l.set(l.builder().add("mean", {l.operand(0)}, std::move(attributes)));
 }
 
 void lower_global_max(OnnxLowering& l) {
