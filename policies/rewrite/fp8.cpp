@@ -59,9 +59,11 @@ void replace(GraphCopy& copy, NodeId id, Fp8Recipe recipe) {
   std::vector<TensorId> inputs = copy.inputs_of(id);
   if (recipe == Fp8Recipe::kDelayed) {
     inputs.resize(3);
-    const std::string layer(copy.source().layers[node.layer].name);
-    inputs.push_back(copy.result().add_buffer(
-        layer + ".fp8_meta", {kScaledTensors * (kHistory + 1)}, DType::kFloat32, node.layer));
+    // A product in the model's own forward lies in no layer.
+    const std::string owner =
+        node.layer.valid() ? copy.source().layers[node.layer].name + "." : std::string();
+    inputs.push_back(copy.result().add_buffer(owner + "fp8_meta", {kScaledTensors * (kHistory + 1)},
+                                              DType::kFloat32, node.layer));
   }
   const NodeId made = copy.result().add_node(fp8_linear_family(), std::move(inputs),
                                              attributes_of(recipe, node.attributes), node.layer);

@@ -60,6 +60,18 @@ TEST_SUITE("unit") {
           2 * 20'500);
   }
 
+  TEST_CASE("a product in the model's own forward, behind which others round, runs in fp8, too") {
+    const std::string text =
+        "{model: {preset: gpt, layers: 2, width: 64, heads: 4, vocab: 256, sequence: 32}, "
+        "hardware: "
+        "h100-sxm-80gb, training: {sequence: 32, precision: fp8_mixed}, policies: [{qat: {weights: "
+        "int8, activations: int8}}]}";
+    const PointResult point = simulate_points(parse_document(text, "s.yaml"), environment(), 1,
+                                              {.smallest_capacity = false})
+                                  .front();
+    CHECK_MESSAGE(point.status == PointStatus::kFits, point.error);
+  }
+
   TEST_CASE("large products gain from fp8, and an unknown recipe is refused") {
     const auto step = [](const std::string& precision) {
       const std::string text = fmt::format(
