@@ -34,8 +34,14 @@ enum class PartKind : std::uint8_t {
   kBackwardFirst,
   // The step unscales all gradients at once or clips their norm.
   kBeforeOptimizer,
+  // Forward of the micro-batches behind the first of a step, which leaves them something; empty
+  // where nothing differs from forward.
+  kForwardLater,
+  // The reducing backward of step 0, where data ranks learn in it how to divide their gradients;
+  // empty where it is as in later steps.
+  kBackwardReduceFirst,
 };
-inline constexpr std::size_t kPartKinds = 14;
+inline constexpr std::size_t kPartKinds = 16;
 
 [[nodiscard]] constexpr std::string_view name_of(PartKind kind) {
   constexpr std::string_view kNames[] = {"zero_grad",
@@ -51,13 +57,19 @@ inline constexpr std::size_t kPartKinds = 14;
                                          "backward_weight_accumulate",
                                          "backward_weight_reduce",
                                          "backward_first",
-                                         "before_optimizer"};
+                                         "before_optimizer",
+                                         "forward_later",
+                                         "backward_reduce_first"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
+[[nodiscard]] constexpr bool is_forward(PartKind kind) {
+  return kind == PartKind::kForward || kind == PartKind::kForwardLater;
+}
 [[nodiscard]] constexpr bool is_backward(PartKind kind) {
   return kind == PartKind::kBackward || kind == PartKind::kBackwardAccumulate ||
-         kind == PartKind::kBackwardReduce || kind == PartKind::kBackwardFirst;
+         kind == PartKind::kBackwardReduce || kind == PartKind::kBackwardFirst ||
+         kind == PartKind::kBackwardReduceFirst;
 }
 [[nodiscard]] constexpr bool is_weight_backward(PartKind kind) {
   return kind == PartKind::kBackwardWeight || kind == PartKind::kBackwardWeightAccumulate ||
@@ -80,7 +92,7 @@ inline constexpr StageWork kStageWorks[] = {StageWork::kForward, StageWork::kBac
 }
 // Returns the work of a part; none for parts that are no work on a micro-batch.
 [[nodiscard]] constexpr std::optional<StageWork> stage_work_of(PartKind kind) {
-  if (kind == PartKind::kForward) return StageWork::kForward;
+  if (is_forward(kind)) return StageWork::kForward;
   if (is_backward(kind)) return StageWork::kBackward;
   if (is_weight_backward(kind)) return StageWork::kWeightGradients;
   return std::nullopt;

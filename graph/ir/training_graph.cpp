@@ -99,6 +99,35 @@ void check_storages(const TrainingGraph& graph) {
   }
 }
 
+// What recomputes in the place of another operator makes something of what that one made, and is in
+// no part.
+void check_stand_ins(const TrainingGraph& graph) {
+  IdVector<OperatorId, char> stands_in(graph.operators.size(), 0);
+  for (const OperatorId id : ids_of(graph.operators)) {
+    const OperatorId other = graph.operators[id].recomputed_by;
+    if (!other.valid()) continue;
+    const std::span<const Touch> own = graph.touches_of(id);
+    const bool makes_some =
+        graph.operators.contains(other) &&
+        std::any_of(own.begin(), own.end(), [&](const Touch& touch) {
+          const std::span<const Touch> theirs = graph.touches_of(other);
+          return touch.access == Access::kCreate &&
+                 std::any_of(theirs.begin(), theirs.end(), [&](const Touch& made) {
+                   return made.storage == touch.storage && made.access == Access::kCreate;
+                 });
+        });
+    if (!makes_some)
+      throw InternalError(graph.describe(id) + " is recomputed by what makes nothing of it");
+    stands_in[other] = 1;
+  }
+  for (const StepPart& part : graph.parts.all()) {
+    for (const OperatorId id : part.operators) {
+      if (stands_in[id] != 0)
+        throw InternalError(graph.describe(id) + " recomputes and is in a part of the step");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace training_graph_detail
 
@@ -123,10 +152,12 @@ void check_invariants(const TrainingGraph& graph) {
   constexpr PartKind kOrder[] = {PartKind::kForward,
                                  PartKind::kBackwardFirst,
                                  PartKind::kBackward,
+                                 PartKind::kForwardLater,
                                  PartKind::kBackwardWeight,
                                  PartKind::kBackwardAccumulate,
                                  PartKind::kBackwardWeightAccumulate,
                                  PartKind::kBackwardReduce,
+                                 PartKind::kBackwardReduceFirst,
                                  PartKind::kBackwardWeightReduce,
                                  PartKind::kBeforeOptimizer,
                                  PartKind::kOptimizerFirst,
@@ -151,6 +182,7 @@ void check_invariants(const TrainingGraph& graph) {
     }
   }
   training_graph_detail::check_storages(graph);
+  training_graph_detail::check_stand_ins(graph);
   for (const Hold& hold : graph.holds) {
     if (!graph.storages.contains(hold.storage) || !graph.operators.contains(hold.until)) {
       throw InternalError("a hold names a storage or an operator that does not exist");

@@ -53,6 +53,10 @@ struct Operator {
   Bytes workspace;
   Work work;
   bool blocks_host = false;  // the host waits until the device has done everything issued so far
+  // Runs instead of this operator where a plan recomputes it: it creates the same contents in the
+  // same storages, from what the step has kept of them, such as a gather from larger shards. No
+  // part lists it. Invalid: the operator itself runs again.
+  OperatorId recomputed_by;
 
   // The name of the family whose forward kernel this is: "linear"; empty for any other part.
   [[nodiscard]] std::string_view forward_family() const {

@@ -17,6 +17,7 @@ void append_operators(TrainingGraph& result, const TrainingGraph& source, Append
     op.first_touch += first_touch;
     if (op.node.valid()) op.node = NodeId(op.node.value + first_node);
     op.layer = ids.of(op.layer);
+    op.recomputed_by = ids.of(op.recomputed_by);
     result.operators.push_back(std::move(op));
   }
   for (const Touch& touch : source.touches)

@@ -33,13 +33,61 @@ class PlainContents {
   std::vector<Content> contents_;
 };
 
+// Operators that recompute in the place of others, by the storages that they read and have not made
+// themselves.
+using Readers = IdVector<StorageId, std::vector<OperatorId>>;
+
+Readers readers_of_kept(const TrainingGraph& graph,
+                        const IdVector<OperatorId, OperatorId>& stands_in_for) {
+  Readers readers;
+  for (const OperatorId id : ids_of(stands_in_for)) {
+    if (!stands_in_for[id].valid()) continue;
+    readers.resize(graph.storages.size());
+    for (const Touch& touch : graph.touches_of(id)) {
+      if (reads_content(touch.access)) readers[touch.storage].push_back(id);
+    }
+  }
+  return readers;
+}
+
 }  // namespace
 }  // namespace expected_contents_detail
+
+Content ExpectedContents::written(const TrainingGraph& graph, const Occurrence& occurrence,
+                                  StorageId storage, std::size_t index, Content hash) const {
+  const OperatorId other = stands_in_for[occurrence.op];
+  if (!other.valid()) return mix_content(hash, index);
+  Occurrence first = occurrence;
+  first.op = other;
+  const auto known = read.find(key_of(first));
+  const std::span<const Touch> touches = graph.touches_of(other);
+  for (std::size_t i = 0; i < touches.size(); ++i) {
+    const bool same = touches[i].storage == storage && touches[i].access != Access::kRead;
+    if (same && known != read.end()) return mix_content(known->second, i);
+  }
+  return mix_content(hash, index);
+}
 
 ExpectedContents expected_contents(const TrainingGraph& graph, const ProgramOrder& plain) {
   ExpectedContents result;
   expected_contents_detail::PlainContents contents(graph, plain);
   result.read.reserve(plain.at.size() * 2);
+  result.stands_in_for.resize(graph.operators.size());
+  for (const OperatorId id : ids_of(graph.operators)) {
+    if (const OperatorId other = graph.operators[id].recomputed_by; other.valid())
+      result.stands_in_for[other] = id;
+  }
+  const expected_contents_detail::Readers stand_ins =
+      expected_contents_detail::readers_of_kept(graph, result.stands_in_for);
+  const auto note_read = [&](Occurrence occurrence, OperatorId reader) {
+    occurrence.op = reader;
+    Content hash = start_of(occurrence);
+    for (const Touch& t : graph.touches_of(reader)) {
+      if (reads_content(t.access))
+        hash = mix_content(hash, contents.of(t.storage, occurrence.micro_batch));
+    }
+    result.read[key_of(occurrence)] = hash;
+  };
   for (const Occurrence& occurrence : plain.at) {
     Content hash = start_of(occurrence);
     const std::span<const Touch> touches = graph.touches_of(occurrence.op);
@@ -52,6 +100,12 @@ ExpectedContents expected_contents(const TrainingGraph& graph, const ProgramOrde
     for (std::size_t i = 0; i < touches.size(); ++i) {
       if (touches[i].access == Access::kRead) continue;
       contents.of(touches[i].storage, occurrence.micro_batch) = mix_content(hash, i);
+    }
+    if (stand_ins.empty()) continue;
+    for (const Touch& t : touches) {
+      if (t.access == Access::kRead) continue;
+      for (const OperatorId reader : stand_ins[t.storage])
+        note_read(occurrence, reader);
     }
   }
   result.at_end.reserve(graph.storages.size());

@@ -2,6 +2,7 @@
 // and leaves behind.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <unordered_map>
 
@@ -37,6 +38,15 @@ using Content = std::uint64_t;
 struct ExpectedContents {
   std::unordered_map<std::uint64_t, Content> read;  // content that each occurrence reads
   IdVector<StorageId, Content> at_end;
+  // The operator in whose place an operator recomputes (Operator::recomputed_by); invalid for those
+  // that run in the plain order. It must read what that order has made of the results of the other
+  // one, and leaves these behind.
+  IdVector<OperatorId, OperatorId> stands_in_for;
+
+  // Returns the content that an occurrence leaves in the storage that its touch `index` writes;
+  // `hash`: the content that it has read.
+  [[nodiscard]] Content written(const TrainingGraph& graph, const Occurrence& occurrence,
+                                StorageId storage, std::size_t index, Content hash) const;
 };
 
 [[nodiscard]] ExpectedContents expected_contents(const TrainingGraph& graph,

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstddef>
 #include <unordered_set>
 #include <variant>
 
@@ -27,13 +28,13 @@ class WriteHistory {
       }
     }
   }
-  // Whether what the occurrences with number `instance` know as the storage is written in (after,
-  // before).
-  [[nodiscard]] bool written_between(StorageId s, std::uint16_t instance, Position after,
-                                     Position before) const {
+  // Returns how often what the occurrences with number `instance` know as the storage is written in
+  // (after, before).
+  [[nodiscard]] std::ptrdiff_t writes_between(StorageId s, std::uint16_t instance, Position after,
+                                              Position before) const {
     const std::vector<Position>& w = writes_[instances_.of(s, instance)];
     const auto next = std::upper_bound(w.begin(), w.end(), after);
-    return next != w.end() && *next < before;
+    return std::lower_bound(next, w.end(), before) - next;
   }
 
  private:
@@ -41,37 +42,57 @@ class WriteHistory {
   IdVector<InstanceId, std::vector<Position>> writes_;
 };
 
-// Whether the recipe reads from outside itself what it read the first time.
+// Returns the operator that runs where an occurrence is recomputed.
+OperatorId repeated_by(const TrainingGraph& graph, const Occurrence& occurrence) {
+  const OperatorId other = graph.operators[occurrence.op].recomputed_by;
+  return other.valid() ? other : occurrence.op;
+}
+
+// Whether the recipe reads from outside itself what it read the first time. An operator that stands
+// in for another reads what the step has made of that one's results, once, behind it.
 bool reads_the_same(const TrainingGraph& graph, const ProgramOrder& order,
                     const RecomputeGroup& group, Position before, const WriteHistory& history) {
   std::unordered_set<StorageId> made;
   for (Position p : group.recipe) {
-    if (writes_persistent(graph, order.at[p].op)) return false;
-    for (const Touch& touch : graph.touches_of(order.at[p].op)) {
-      const bool inside = made.contains(touch.storage);
+    const OperatorId op = repeated_by(graph, order.at[p]);
+    const std::ptrdiff_t since = op == order.at[p].op ? 0 : 1;
+    if (writes_persistent(graph, op)) return false;
+    for (const Touch& touch : graph.touches_of(op)) {
       if (touch.access == Access::kCreate) {
         made.insert(touch.storage);
-      } else if (!inside &&
-                 (touch.access != Access::kRead ||
-                  history.written_between(touch.storage, order.at[p].instance, p, before))) {
-        return false;
+      } else if (!made.contains(touch.storage)) {
+        const std::ptrdiff_t writes =
+            history.writes_between(touch.storage, order.at[p].instance, p, before);
+        if (touch.access != Access::kRead || writes != since) return false;
       }
     }
   }
   return true;
 }
 
+// Returns the gap behind the creation of a storage by the operator at a position; invalid where it
+// creates no such storage.
+GapId gap_of_created(const TrainingGraph& graph, const ProgramOrder& order, const Liveness& live,
+                     Position p, StorageId storage) {
+  const std::span<const Touch> touches = graph.touches_of(order.at[p].op);
+  for (std::size_t i = 0; i < touches.size(); ++i) {
+    if (touches[i].storage == storage && touches[i].access == Access::kCreate)
+      return live.after(p, i);
+  }
+  return {};
+}
+
 // Returns which creates must go to scratch because they would disturb a copy that is still needed.
-std::uint32_t scratch_mask(const TrainingGraph& graph, const Liveness& live,
-                           const IdVector<GapId, Decision>& decisions, Position recipe_position,
-                           OperatorId op, Position before,
+std::uint32_t scratch_mask(const TrainingGraph& graph, const ProgramOrder& order,
+                           const Liveness& live, const IdVector<GapId, Decision>& decisions,
+                           Position recipe_position, OperatorId op, Position before,
                            const IdVector<StorageId, char>& wanted_in_recipe) {
   std::uint32_t mask = 0;
   const std::span<const Touch> touches = graph.touches_of(op);
   for (std::size_t i = 0; i < touches.size() && i < 32; ++i) {
     if (touches[i].access != Access::kCreate) continue;
     // Walks the gaps of the original value up to the point of recomputation.
-    GapId gap = live.after(recipe_position, i);
+    GapId gap = gap_of_created(graph, order, live, recipe_position, touches[i].storage);
     bool wanted = false;
     while (gap.valid()) {
       const Gap& g = live.gaps[gap];
@@ -162,10 +183,11 @@ ProgramOrder insert_recomputation(const TrainingGraph& graph, const ProgramOrder
     repeat.occurrences.reserve(recipe.recipe.size());
     for (Position p : recipe.recipe) {
       Occurrence again = order.at[p];
+      again.op = recomputation_detail::repeated_by(graph, order.at[p]);
       again.recompute = true;
       again.in_hooks = recipe.in_hooks;
-      again.scratch = recomputation_detail::scratch_mask(graph, live, plan.decisions(), p, again.op,
-                                                         group.before, in_recipe);
+      again.scratch = recomputation_detail::scratch_mask(graph, order, live, plan.decisions(), p,
+                                                         again.op, group.before, in_recipe);
       repeat.occurrences.push_back(again);
     }
     recomputation_detail::clear_marks(graph, order, recipe, in_recipe);

@@ -260,8 +260,12 @@ void Verifier::check_content(std::size_t i) {
   if (expected == expected_.read.end() || expected->second != hash) {
     report(fmt::format("{} reads other content than without policies", place(i)));
   }
-  for (std::size_t u = 0; u < uses.size(); ++u)
-    if (uses[u].access() != Access::kRead) content_[uses[u].allocation()] = mix_content(hash, u);
+  for (std::size_t u = 0; u < uses.size(); ++u) {
+    if (uses[u].access() == Access::kRead) continue;
+    const AllocationId allocation = uses[u].allocation();
+    content_[allocation] =
+        expected_.written(graph_, occurrence, program_.allocations[allocation].storage, u, hash);
+  }
   if (writes_persistent(graph_, occurrence.op)) ++persistent_writes_[key_of(occurrence)];
 }
 
