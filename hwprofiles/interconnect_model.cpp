@@ -115,8 +115,10 @@ double InterconnectModel::network_seconds(const Collective& collective,
 
 MeshGroup InterconnectModel::group_of(const Collective& collective) const {
   MeshGroup group = mesh_.group(collective.group);
-  if (collective.ranks > 0) {
-    group.size = std::min(group.size, collective.ranks);
+  const bool part = collective.ranks > 0 && collective.ranks < group.size;
+  if (part && collective.neighbours) return mesh_.neighbours(collective.group, collective.ranks);
+  if (part) {
+    group.size = collective.ranks;
     group.nodes = std::min(group.nodes, collective.ranks);
   }
   return group;

@@ -65,10 +65,24 @@ int Mesh::stride(MeshDimension dimension) const {
 
 MeshGroup Mesh::group(MeshDimension dimension) const {
   const int ranks = dimension == MeshDimension::kData ? replicas() : size(dimension);
-  if (ranks == 1) return {.size = 1, .nodes = 1, .link = inside_};
-  // Neighbours further apart than a node leave one rank of the group on each.
-  const int on_one_node = std::clamp(node_ / stride(dimension), 1, ranks);
-  const int nodes = (ranks + on_one_node - 1) / on_one_node;
+  const int together = std::min(on_one_node(dimension), ranks);
+  return on_nodes(ranks, (ranks + together - 1) / together);
+}
+
+MeshGroup Mesh::neighbours(MeshDimension dimension, int ranks) const {
+  const int together = on_one_node(dimension);
+  const int nodes = (ranks + together - 1) / together;
+  // Groups that do not divide a node, nor are divided by one, straddle the border of two.
+  const bool aligned = ranks < together ? together % ranks == 0 : ranks % together == 0;
+  return on_nodes(ranks, std::min(ranks, aligned ? nodes : nodes + 1));
+}
+
+// Neighbours further apart than a node leave one rank of the group on each.
+int Mesh::on_one_node(MeshDimension dimension) const {
+  return std::max(node_ / stride(dimension), 1);
+}
+
+MeshGroup Mesh::on_nodes(int ranks, int nodes) const {
   return {.size = ranks, .nodes = nodes, .link = nodes > 1 ? LinkKind::kNetwork : inside_};
 }
 

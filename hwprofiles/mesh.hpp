@@ -61,6 +61,9 @@ class Mesh {
   [[nodiscard]] const Sizes& sizes() const { return sizes_; }
   [[nodiscard]] int ranks() const;
   [[nodiscard]] MeshGroup group(MeshDimension dimension) const;
+  // Returns one of the groups of `ranks` consecutive ranks that a group is divided into; where some
+  // of them lie on more nodes than others, one of those.
+  [[nodiscard]] MeshGroup neighbours(MeshDimension dimension, int ranks) const;
   // Returns "data 8, shard 1, ... on nodes of 8, nvlink": equal meshes have equal texts.
   [[nodiscard]] std::string text() const;
   friend bool operator==(const Mesh&, const Mesh&) = default;
@@ -71,6 +74,9 @@ class Mesh {
   }
   // Returns the distance in ranks between two neighbours of a group.
   [[nodiscard]] int stride(MeshDimension dimension) const;
+  // Returns how many ranks of a group lie on one node.
+  [[nodiscard]] int on_one_node(MeshDimension dimension) const;
+  [[nodiscard]] MeshGroup on_nodes(int ranks, int nodes) const;
 
   Sizes sizes_;
   int node_;

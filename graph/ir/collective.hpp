@@ -57,6 +57,8 @@ struct Collective {
   int tag = 0;
   // Ranks of the group that take part; 0: all of it.
   int ranks = 0;
+  // Those ranks are consecutive in the group, rather than as far apart as the group spreads.
+  bool neighbours = false;
   // The compute stream goes on only when it has ended.
   bool blocks_compute = false;
 };

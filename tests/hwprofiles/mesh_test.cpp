@@ -1,6 +1,8 @@
 // The layout of ranks, and the links that a group communicates over.
 #include "hwprofiles/mesh.hpp"
 
+#include <algorithm>
+
 #include <doctest/doctest.h>
 
 #include "graph/core/errors.hpp"
@@ -42,6 +44,36 @@ TEST_SUITE("unit") {
     CHECK(three_stages().ranks() == 24);  // shard lies within data
     CHECK_THROWS_AS(Mesh({4, 3, 1, 1, 1, 1}, 4, kInside), InternalError);
     CHECK_THROWS_AS(Mesh({4, 1, 0, 1, 1, 1}, 4, kInside), InternalError);
+  }
+
+  TEST_CASE("neighbours in a group lie on as many nodes as the most scattered of them") {
+    for (const int tensor : {1, 2, 4}) {
+      for (const int node : {1, 2, 4, 6, 8}) {
+        const Mesh mesh({24, 24, tensor, 1, 1, 1}, node, kInside);
+        for (const int ranks : {1, 2, 3, 4, 6, 8, 12, 24}) {
+          int most = 1;
+          for (int first = 0; first < 24; first += ranks) {
+            const int begin = first * tensor / node;
+            int nodes = 1;
+            for (int rank = first + 1, last = begin; rank < first + ranks; ++rank) {
+              nodes += rank * tensor / node == last ? 0 : 1;
+              last = rank * tensor / node;
+            }
+            most = std::max(most, nodes);
+          }
+          CAPTURE(tensor);
+          CAPTURE(node);
+          CAPTURE(ranks);
+          const MeshGroup group = mesh.neighbours(MeshDimension::kShard, ranks);
+          CHECK(group.size == ranks);
+          // A border that some group straddles counts as one, whatever the rest.
+          CHECK(group.nodes >= most);
+          CHECK(group.nodes <= most + 1);
+          CHECK((group.link == LinkKind::kNetwork) == (group.nodes > 1));
+          if (node % (ranks * tensor) == 0) CHECK(group.nodes == 1);
+        }
+      }
+    }
   }
 
   TEST_CASE("the ranks that share experts are those of a shard group that have the same ones") {
