@@ -347,6 +347,7 @@ template FlopsPerSecond Decoder::optional<FlopsPerSecond>(std::string_view, Flop
                                                           Range) const;
 
 template std::optional<bool> Decoder::maybe<bool>(std::string_view, Range) const;
+template std::optional<FlagOrNumber> Decoder::maybe<FlagOrNumber>(std::string_view, Range) const;
 template std::optional<int> Decoder::maybe<int>(std::string_view, Range) const;
 template std::optional<std::int64_t> Decoder::maybe<std::int64_t>(std::string_view, Range) const;
 template std::optional<double> Decoder::maybe<double>(std::string_view, Range) const;

@@ -20,6 +20,7 @@
 
 #include "graph/core/document.hpp"
 #include "graph/core/range.hpp"
+#include "graph/core/scalars.hpp"
 #include "graph/core/units.hpp"
 #include "graph/core/words.hpp"
 
@@ -50,11 +51,11 @@ class Decoder {
   [[nodiscard]] Location location() const;
   [[nodiscard]] bool has(std::string_view key) const;  // present and not null; counts as read
 
-  // Scalars of type bool, int, std::int64_t, double, std::string, Bytes, Duration, BytesPerSecond,
-  // FlopsPerSecond. Numbers are checked against `range`.
-  // Integers: decimal only ("010" is an error, since YAML 1.1 reads it as eight), no fraction and
-  // no exponent ("8.0" and "2e3" are errors); digits may be grouped: 1_000_000. A key whose value
-  // is null counts as absent, except for `required`.
+  // Scalars of type bool, FlagOrNumber, int, std::int64_t, double, std::string, Bytes, Duration,
+  // BytesPerSecond, FlopsPerSecond. Numbers are checked against `range`. Integers: decimal only
+  // ("010" is an error, since YAML 1.1 reads it as eight), no fraction and no exponent ("8.0" and
+  // "2e3" are errors); digits may be grouped: 1_000_000. A key whose value is null counts as
+  // absent, except for `required`.
   template <class T>
   [[nodiscard]] T required(std::string_view key, Range range = {}) const;
   template <class T>

@@ -27,6 +27,8 @@ template <class T>
 constexpr TypeWords type_words() {
   if constexpr (std::same_as<T, bool>) {
     return {"true or false", "true or false"};
+  } else if constexpr (std::same_as<T, FlagOrNumber>) {
+    return {"true, false or integer", "true or false or an integer"};
   } else if constexpr (kIsInteger<T>) {
     return {"integer", "an integer"};
   } else if constexpr (std::same_as<T, double>) {
@@ -102,6 +104,18 @@ bool read_bool(const Value& value) {
                      value.quoted && !hint.empty() ? hint + " without quotes" : hint));
 }
 
+FlagOrNumber read_flag_or_number(const Value& value, const Range& range,
+                                 const std::string& expected) {
+  if (value.is_scalar() && !value.quoted) {
+    if (value.scalar == "true") return true;
+    if (value.scalar == "false") return false;
+  }
+  using Limits = std::numeric_limits<int>;
+  const auto number = static_cast<int>(read_integer(value, expected, Limits::min(), Limits::max()));
+  if (contains(range, measure(number))) return number;
+  refuse(fmt::format("expected {}, found {}", expected, excerpt(value.scalar)));
+}
+
 // Reads a text with a unit. The parsers' errors say what is wrong with it.
 template <class T>
 T read_quantity(const Value& value) {
@@ -126,6 +140,8 @@ template <Scalar T>
 T ScalarRules<T>::read(const Value& value, const Range& range) {
   if constexpr (std::same_as<T, bool>) {
     return scalars_detail::read_bool(value);
+  } else if constexpr (std::same_as<T, FlagOrNumber>) {
+    return scalars_detail::read_flag_or_number(value, range, expectation(range));
   } else if constexpr (std::same_as<T, std::string>) {
     if (!value.is_scalar()) refuse("expected a text, found " + found(value));
     return value.scalar;
@@ -185,6 +201,9 @@ template <Scalar T>
 std::string ScalarRules<T>::write(const T& value) {
   if constexpr (std::same_as<T, bool>) {
     return value ? "true" : "false";
+  } else if constexpr (std::same_as<T, FlagOrNumber>) {
+    const bool* flag = std::get_if<bool>(&value);
+    return flag == nullptr ? fmt::format("{}", std::get<int>(value)) : *flag ? "true" : "false";
   } else if constexpr (std::same_as<T, std::string>) {
     return value.empty() ? "''" : value;
   } else if constexpr (std::same_as<T, Bytes>) {
@@ -202,7 +221,8 @@ std::string ScalarRules<T>::write(const T& value) {
 
 template <Scalar T>
 T ScalarRules<T>::lowest_legal(const Range& range) {
-  if constexpr (std::same_as<T, bool> || std::same_as<T, std::string>) {
+  if constexpr (std::same_as<T, bool> || std::same_as<T, std::string> ||
+                std::same_as<T, FlagOrNumber>) {
     return T{};
   } else {
     // The lowest value above an excluded end is the next whole number, or the upper end if that is
@@ -224,6 +244,7 @@ T ScalarRules<T>::lowest_legal(const Range& range) {
 }
 
 template struct ScalarRules<bool>;
+template struct ScalarRules<FlagOrNumber>;
 template struct ScalarRules<int>;
 template struct ScalarRules<std::int64_t>;
 template struct ScalarRules<double>;

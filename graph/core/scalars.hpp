@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include "graph/core/range.hpp"
 #include "graph/core/units.hpp"
@@ -12,11 +13,15 @@
 
 namespace tidemark {
 
+// A switch that may say how much instead: true, false or 8. The range is that of the number.
+using FlagOrNumber = std::variant<bool, int>;
+
 // The types that a Decoder can read.
 template <class T>
-concept Scalar = std::same_as<T, bool> || std::same_as<T, int> || std::same_as<T, std::int64_t> ||
-    std::same_as<T, double> || std::same_as<T, std::string> || std::same_as<T, Bytes> ||
-    std::same_as<T, Duration> || std::same_as<T, BytesPerSecond> || std::same_as<T, FlopsPerSecond>;
+concept Scalar = std::same_as<T, bool> || std::same_as<T, FlagOrNumber> || std::same_as<T, int> ||
+    std::same_as<T, std::int64_t> || std::same_as<T, double> || std::same_as<T, std::string> ||
+    std::same_as<T, Bytes> || std::same_as<T, Duration> || std::same_as<T, BytesPerSecond> ||
+    std::same_as<T, FlopsPerSecond>;
 
 // Describes how a T is read, written and named.
 template <Scalar T>

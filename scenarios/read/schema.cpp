@@ -41,6 +41,8 @@ Json parameter(const ParameterNote& note) {
   Json schema;
   if (note.type == "true or false") {
     schema = types({"boolean", "null"});
+  } else if (note.type == "true, false or integer") {
+    schema = types({"boolean", "integer", "string", "null"});
   } else if (note.type == "integer") {
     schema = types({"integer", "string", "null"});  // 1_000_000 is a text to JSON
   } else if (note.type == "number") {
