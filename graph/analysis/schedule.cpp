@@ -94,6 +94,36 @@ void choose_forms(const TrainingGraph& graph, PartKind kind, bool gradients_exis
   }
 }
 
+// Replaces the forwards of a chunk behind its first one by the form that later ones have.
+void choose_forward_forms(const TrainingGraph& graph, std::span<ScheduledPart> work) {
+  std::vector<std::uint16_t> begun;  // chunks
+  for (ScheduledPart& part : work) {
+    if (part.part != PartKind::kForward) continue;
+    if (std::find(begun.begin(), begun.end(), part.chunk) == begun.end()) {
+      begun.push_back(part.chunk);
+    } else if (!graph.part(PartKind::kForwardLater, part.chunk).empty()) {
+      part.part = PartKind::kForwardLater;
+    }
+  }
+}
+
+// Replaces the backwards of step 0 that differ from those of later steps.
+void choose_first_forms(const TrainingGraph& graph, std::vector<ScheduledPart>& parts) {
+  std::vector<std::uint16_t> reduced;  // chunks, from the end
+  for (std::size_t i = parts.size(); i-- > 0;) {
+    ScheduledPart& part = parts[i];
+    if (!is_backward(part.part)) continue;
+    const bool is_last = std::find(reduced.begin(), reduced.end(), part.chunk) == reduced.end();
+    if (is_last) reduced.push_back(part.chunk);
+    if (is_last && !graph.part(PartKind::kBackwardReduceFirst, part.chunk).empty()) {
+      part.part = PartKind::kBackwardReduceFirst;
+    } else if (part.part == PartKind::kBackward &&
+               !graph.part(PartKind::kBackwardFirst, part.chunk).empty()) {
+      part.part = PartKind::kBackwardFirst;
+    }
+  }
+}
+
 // Returns the parts of a turn of a step, which is the whole step where there is but one. `work`
 // names the forwards and backwards of micro-batches `first` to `last`.
 std::vector<ScheduledPart> training_turn(const TrainingGraph& graph,
@@ -108,13 +138,10 @@ std::vector<ScheduledPart> training_turn(const TrainingGraph& graph,
     parts.push_back(scheduled(PartKind::kZeroGrad, first, turn));
   const std::size_t before = parts.size();
   parts.insert(parts.end(), work.begin(), work.end());
+  choose_forward_forms(graph, std::span(parts).subspan(before));
   for (const PartKind kind : {PartKind::kBackward, PartKind::kBackwardWeight})
     choose_forms(graph, kind, gradients_exist, std::span(parts).subspan(before));
-  for (ScheduledPart& part : parts) {
-    const bool is_first = step == 0 && part.part == PartKind::kBackward;
-    if (is_first && !graph.part(PartKind::kBackwardFirst, part.chunk).empty())
-      part.part = PartKind::kBackwardFirst;
-  }
+  if (step == 0) choose_first_forms(graph, parts);
   const auto append = [&](PartKind kind) { parts.push_back(scheduled(kind, last, turn)); };
   if (!graph.part(PartKind::kBeforeOptimizer, chunk).empty()) append(PartKind::kBeforeOptimizer);
   if (step == graph.skipped_updates) append(PartKind::kOptimizerFirst);

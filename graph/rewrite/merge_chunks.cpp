@@ -92,7 +92,7 @@ void ChunkMerger::append_parts(std::size_t chunk, const TrainingGraph& source,
                                std::uint32_t first_operator) {
   for (const StepPart& part : source.parts.all()) {
     const bool of_chunk =
-        part.kind == PartKind::kForward || is_backward(part.kind) || is_weight_backward(part.kind);
+        is_forward(part.kind) || is_backward(part.kind) || is_weight_backward(part.kind);
     // The step ends once: variables of all chunks live until the first one's marker.
     if (part.kind == PartKind::kEndOfStep) continue;
     std::vector<OperatorId>& target =

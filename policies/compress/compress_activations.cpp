@@ -53,7 +53,7 @@ class ActivationPacking {
     }
     for (const StepPart& part : graph_.parts.all()) {
       std::vector<OperatorId>& operators = graph_.part(part.kind, part.chunk);
-      if (part.kind == PartKind::kForward) insert_packs(operators);
+      if (is_forward(part.kind)) insert_packs(operators);
       if (is_of_backward(part.kind)) insert_unpacks(operators);
     }
     redirect_holds();
@@ -61,9 +61,7 @@ class ActivationPacking {
 
  private:
   static bool is_of_backward(PartKind kind) {
-    return kind == PartKind::kBackward || kind == PartKind::kBackwardAccumulate ||
-           kind == PartKind::kBackwardReduce || kind == PartKind::kBackwardWeight ||
-           kind == PartKind::kBackwardWeightAccumulate || kind == PartKind::kBackwardWeightReduce;
+    return is_backward(kind) || is_weight_backward(kind);
   }
 
   void scan(const StepPart& part) {
@@ -71,9 +69,9 @@ class ActivationPacking {
       const Operator& op = graph_.operators[id];
       for (const Touch& touch : graph_.touches_of(id)) {
         Use& use = use_[touch.storage];
-        if (part.kind == PartKind::kForward) {
+        if (is_forward(part.kind)) {
           use.last_forward = id;
-          if (touch.access != Access::kCreate) continue;
+          if (touch.access != Access::kCreate || use.maker == id) continue;
           use.maker = id;
           ++use.makers;
         } else if (is_of_backward(part.kind)) {

@@ -101,11 +101,11 @@ void Scaler::scale_loss() {
   const StorageId scaled = add_number("scaled_loss", bytes, Role::kTemporary);
   const StorageId gradient = add_number("loss_gradient", bytes, Role::kActivationGradient);
   const OperatorId forward = add_product("scale_loss", Phase::kForward, graph_.loss, scaled);
-  std::vector<OperatorId>* with_loss = nullptr;
+  std::vector<std::vector<OperatorId>*> with_loss;
   OperatorId backward;
   for (const StepPart& part : graph_.parts.all()) {
-    if (part.kind == PartKind::kForward && computes_loss(graph_, part))
-      with_loss = &graph_.part(part.kind, part.chunk);
+    if (is_forward(part.kind) && computes_loss(graph_, part))
+      with_loss.push_back(&graph_.part(part.kind, part.chunk));
     if (!is_backward(part.kind)) continue;
     std::vector<OperatorId>& operators = graph_.part(part.kind, part.chunk);
     const auto root = std::find_if(operators.begin(), operators.end(), [&](OperatorId id) {
@@ -122,7 +122,8 @@ void Scaler::scale_loss() {
       if (hold.storage == ones && hold.kind == HoldKind::kSaved) hold.storage = gradient;
     }
   }
-  if (with_loss != nullptr) with_loss->push_back(forward);
+  for (std::vector<OperatorId>* part : with_loss)
+    part->push_back(forward);
 }
 
 // _amp_foreach_non_finite_check_and_unscale_ reads and writes every gradient once; then the host

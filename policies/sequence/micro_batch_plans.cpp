@@ -37,10 +37,11 @@ std::vector<MicroBatch> find_micro_batches(const PolicyContext& context,
                                            std::vector<MicroBatchPlan>& plans) {
   IdVector<OperatorId, char> inside(context.graph.operators.size(), 0);
   for (const auto* part :
-       {&context.graph.part(PartKind::kForward), &context.graph.part(PartKind::kBackward),
-        &context.graph.part(PartKind::kBackwardFirst),
+       {&context.graph.part(PartKind::kForward), &context.graph.part(PartKind::kForwardLater),
+        &context.graph.part(PartKind::kBackward), &context.graph.part(PartKind::kBackwardFirst),
         &context.graph.part(PartKind::kBackwardAccumulate),
-        &context.graph.part(PartKind::kBackwardReduce)}) {
+        &context.graph.part(PartKind::kBackwardReduce),
+        &context.graph.part(PartKind::kBackwardReduceFirst)}) {
     for (const OperatorId op : *part)
       inside[op] = 1;
   }

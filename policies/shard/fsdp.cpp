@@ -4,6 +4,7 @@
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <variant>
 
 #include <fmt/format.h>
 
@@ -26,16 +27,55 @@ std::optional<DType> decode_type(const Decoder& d, std::string_view key) {
   return word == "fp32" ? DType::kFloat32 : word == "bf16" ? DType::kBFloat16 : DType::kFloat16;
 }
 
+// Reads whether units are resharded behind forward, and to how many ranks: true is all of those
+// that share a unit, false is one, which holds all of it.
+void decode_reshard(const Decoder& d, const Mesh& mesh, FsdpOptions& options) {
+  constexpr std::string_view kKey = "reshard_after_forward";
+  const auto reshard = d.maybe<FlagOrNumber>(kKey, at_least(1));
+  if (!reshard) return;
+  if (const bool* flag = std::get_if<bool>(&*reshard)) {
+    options.reshard_after_forward = *flag;
+    return;
+  }
+  const int ranks = std::get<int>(*reshard);
+  if (options.version == 1)
+    d.fail_at(kKey, "version 1 reshards to all ranks or not at all; write true or false");
+  const int shard = mesh.size(MeshDimension::kShard);
+  if (mesh.replicas() > 1 && shard % ranks != 0) {
+    d.fail_at(kKey, fmt::format("{} ranks share a unit, which groups of {} do not divide; write a "
+                                "factor of {}, true or false",
+                                shard, ranks, shard));
+  }
+  const bool smaller = ranks > 1 && ranks < shard;
+  if (!smaller) {
+    options.reshard_after_forward = ranks > 1;
+    return;
+  }
+  for (const MeshDimension other : {MeshDimension::kTensor, MeshDimension::kExpert}) {
+    if (mesh.size(other) == 1) continue;
+    d.fail_at(kKey, fmt::format("fully_shard cannot reshard to smaller groups what {}_parallel has "
+                                "divided (DTensor parameters); write true or false",
+                                name_of(other)));
+  }
+  if (mesh.size(MeshDimension::kPipeline) > 1) {
+    d.fail_at(kKey,
+              "of micro-batches in flight together, which a pipeline has, only the first "
+              "would gather from all ranks; that is not simulated: write true or false");
+  }
+  options.reshard_after_forward = true;
+  options.backward_ranks = ranks;
+}
+
 class Fsdp final : public TrainingRewrite {
  public:
-  static std::unique_ptr<TrainingRewrite> decode(const Decoder& d) {
+  static std::unique_ptr<TrainingRewrite> decode(const Decoder& d, const RewriteContext& context) {
     auto policy = std::make_unique<Fsdp>();
     FsdpOptions& options = policy->options_;
     options.version = d.optional<int>("version", 2, between(1, 2));
     options.units = decode_units(d);
     options.param_dtype = decode_type(d, "param_dtype");
     options.reduce_dtype = decode_type(d, "reduce_dtype");
-    options.reshard_after_forward = d.maybe<bool>("reshard_after_forward");
+    decode_reshard(d, context.mesh, options);
     if (options.version == 1) {
       options.use_orig_params = d.maybe<bool>("use_orig_params");
       policy->limits_gathers_ = d.optional<bool>("limit_all_gathers", true);
@@ -113,8 +153,8 @@ const PolicyEntry& fsdp_entry() {
       .source =
           "PyTorch FullyShardedDataParallel (version 1, Zhao et al. 2023) and fully_shard "
           "(version 2)",
-      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
-        return fsdp_detail::Fsdp::decode(d);
+      .decode = [](const Decoder& d, const RewriteContext& context) -> AnyPolicy {
+        return fsdp_detail::Fsdp::decode(d, context);
       },
       .mesh =
           [](const Decoder& d, MeshRequest& request) {

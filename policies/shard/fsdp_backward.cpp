@@ -3,6 +3,7 @@
 #include "graph/core/errors.hpp"
 #include "policies/shard/sharded_step.hpp"
 #include "policies/shard/sharded_tensors.hpp"
+#include "policies/shard/zero_options.hpp"
 
 namespace tidemark::sharding {
 
@@ -145,7 +146,8 @@ void ShardedStep::build_backward() {
   const bool several = graph_.micro_batches > 1;
   const bool accumulates = !graph_.part(PartKind::kBackwardAccumulate).empty();
   graph_.part(PartKind::kBackward) = reduced(backward, {.first = true, .last = !several});
-  if (!accumulates || options_.zero != nullptr) return;
+  if (!accumulates) return;
+  if (options_.zero != nullptr && options_.zero->secondary_ranks == 1) return;
   const bool last_differs = several && !options_.all_reduce_each;
   graph_.part(PartKind::kBackwardAccumulate) =
       reduced(backward, {.first = false, .last = !last_differs});
@@ -173,6 +175,19 @@ void ShardedStep::build_unsynced_backward(const std::vector<OperatorId>& backwar
   graph_.part(PartKind::kBackwardReduce) = reduced(later, {.first = false, .last = true});
 }
 
+// Secondary shards of units that backward does not run go when it is over.
+void ShardedStep::release_unused(const std::vector<UnitVisit>& visits, Insertions& insert) {
+  if (options_.zero != nullptr) return;  // they stay for the step
+  std::vector<StorageId> unused;
+  for (std::size_t u = 0; u < tensors_.size(); ++u) {
+    const Unit& unit = tensors_[u];
+    if (visits[u].happens || unit.kept || !unit.gather.valid()) continue;
+    unused.insert(unused.end(), unit.secondary.begin(), unit.secondary.end());
+  }
+  if (!unused.empty())
+    insert.at_end.push_back(add_mark(OperatorPart::kRelease, Phase::kBackward, unused));
+}
+
 std::vector<OperatorId> ShardedStep::reduced(const std::vector<OperatorId>& part,
                                              MicroBatch micro) {
   const std::vector<UnitVisit> visits = unit_visits(graph_, units_, part, unit_of_);
@@ -186,6 +201,8 @@ std::vector<OperatorId> ShardedStep::reduced(const std::vector<OperatorId>& part
     if (unit.full.empty()) continue;
     std::vector<StorageId> used = unit.full;
     if (!unit.kept && unit.gathered.valid()) used.push_back(unit.gathered);
+    if (!unit.kept && marks_secondary())
+      used.insert(used.end(), unit.secondary.begin(), unit.secondary.end());
     insert.before[visits[u].first].push_back(
         add_mark(OperatorPart::kUseGathered, Phase::kBackward, used));
   }
@@ -195,8 +212,12 @@ std::vector<OperatorId> ShardedStep::reduced(const std::vector<OperatorId>& part
   for (const std::size_t u : order) {
     Unit& unit = tensors_[u];
     std::vector<OperatorId>& end = insert.after[visits[u].last];
-    if (!unit.full.empty())
+    if (!unit.full.empty()) {
+      // A unit that was not freed behind forward leaves its secondary shards now.
+      if (unit.kept && micro.first && !unit.secondary.empty())
+        end.push_back(reshard(unit, Phase::kBackward));
       end.push_back(add_mark(OperatorPart::kRelease, Phase::kBackward, unit.full));
+    }
     if (!unit.gradient.valid()) continue;
     if (unsynced()) keep_gradients(unit, micro, end);
     if (unsynced() && !micro.last) continue;
@@ -205,6 +226,7 @@ std::vector<OperatorId> ShardedStep::reduced(const std::vector<OperatorId>& part
     end.insert(end.end(), reduction.begin(), reduction.end());
     before = &unit;
   }
+  release_unused(visits, insert);
   // Compute goes on when the last reduction is over.
   if (before != nullptr) insert.at_end.push_back(add_wait(*before, micro));
   return insert.into(part);

@@ -16,7 +16,8 @@ ShardedStep::ShardedStep(TrainingGraph& graph, const FsdpOptions& options,
       options_(options),
       mesh_(context.mesh),
       units_(graph, options.units, "fsdp", mesh_.size(MeshDimension::kExpert) > 1),
-      kept_as_(context.precision == nullptr ? DType::kFloat32 : context.precision->model) {}
+      kept_as_(context.precision == nullptr ? DType::kFloat32 : context.precision->model),
+      trains_(!graph.part(PartKind::kBackward).empty()) {}
 
 IdVector<ParameterId, StorageId> ShardedStep::build() {
   tensors_.reserve(units_.all().size());
@@ -27,11 +28,25 @@ IdVector<ParameterId, StorageId> ShardedStep::build() {
   if (options_.zero == nullptr) update_shards();
   map_storages();
   build_forward();
-  if (graph_.part(PartKind::kBackward).empty()) return shards();
+  if (!trains_) return shards();
   build_backward();
+  if (options_.zero != nullptr) drop_secondary();
   // With zero_grad(set_to_none=False) the sharded gradients are filled.
   if (graph_.gradients_persist && options_.zero == nullptr) fill_in_zero_grad(graph_, gradients());
   return shards();
+}
+
+// ZeRO's second partition is out of date when the step is over.
+void ShardedStep::drop_secondary() {
+  if (!marks_secondary()) return;
+  std::vector<StorageId> shards;
+  for (const Unit& unit : tensors_) {
+    if (unit.gather.valid())
+      shards.insert(shards.end(), unit.secondary.begin(), unit.secondary.end());
+  }
+  if (shards.empty()) return;
+  graph_.part(PartKind::kAfterOptimizer)
+      .push_back(add_mark(OperatorPart::kRelease, Phase::kOptimizer, shards));
 }
 
 StorageId ShardedStep::add_buffer(const std::string& name, DType type, Elements elements) {
@@ -265,76 +280,6 @@ OperatorId ShardedStep::add_mark(OperatorPart part, Phase phase,
   const bool uses = part == OperatorPart::kUseGathered;
   return graph_.add_operator(
       {.name = uses ? "use_gathered" : "release", .part = part, .phase = phase}, touches);
-}
-
-void ShardedStep::add_gather(Unit& unit) {
-  const int ranks = unit.ranks.shard;
-  const Elements whole(unit.gathered_elements.count * ranks);
-  const Bytes bytes = bytes_of(unit.compute, whole);
-  std::vector<Touch> touches;
-  for (const StorageId shard : unit.shards)
-    touches.push_back({shard, Access::kRead});
-  // ZeRO gathers a single parameter in place, and several into a flat tensor first.
-  const bool in_place = flat() || (options_.zero != nullptr && unit.full.size() == 1);
-  // The shards in the type of compute, dropped when the gather has been issued. Version 2 copies
-  // them together in any case.
-  if (options_.zero == nullptr && (!flat() || unit.compute != kept_as_)) {
-    touches.push_back(
-        {add_buffer(unit.name + ".gather_input", unit.compute, unit.stored), Access::kCreate});
-  }
-  std::vector<Touch> copies;
-  if (in_place) {
-    for (const StorageId full : unit.full)
-      touches.push_back({full, Access::kCreate});
-  } else {
-    unit.gathered = add_buffer(unit.name + ".gather_output", unit.compute, whole);
-    graph_.storages[unit.gathered].one_per_rank = true;
-    touches.push_back({unit.gathered, Access::kCreate});
-    copies.push_back({unit.gathered, Access::kRead});
-    for (const StorageId full : unit.full)
-      copies.push_back({full, Access::kCreate});
-  }
-  unit.gather =
-      add_collective(graph_, CollectiveKind::kAllGather, MeshDimension::kShard, Phase::kForward,
-                     unit.compute, bytes, touches, taking_part(ranks, MeshDimension::kShard));
-  if (!in_place) unit.copy_out = add_copy(graph_, "copy_out", Phase::kForward, copies);
-}
-
-void ShardedStep::build_forward() {
-  std::vector<OperatorId>& part = graph_.part(PartKind::kForward);
-  const std::vector<UnitVisit> visits = unit_visits(graph_, units_, part, unit_of_);
-  std::vector<std::size_t> order;
-  for (std::size_t u = 0; u < tensors_.size(); ++u) {
-    if (visits[u].happens) order.push_back(u);
-  }
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return visits[a].first < visits[b].first; });
-  Insertions insert(part.size());
-  std::size_t end = 0;
-  Unit* before = nullptr;
-  for (const std::size_t u : order) {
-    Unit& unit = tensors_[u];
-    if (unit.full.empty()) continue;
-    std::vector<OperatorId>& start = insert.before[visits[u].first];
-    add_gather(unit);
-    start.push_back(unit.gather);
-    if (before != nullptr && before->gathered.valid() && options_.zero == nullptr)
-      start.push_back(add_mark(OperatorPart::kRelease, Phase::kForward, {before->gathered}));
-    if (unit.copy_out.valid()) start.push_back(unit.copy_out);
-    if (unit.gathered.valid() && options_.zero != nullptr)
-      start.push_back(add_mark(OperatorPart::kRelease, Phase::kForward, {unit.gathered}));
-    if (!unit.kept) {
-      insert.after[visits[u].last].push_back(
-          add_mark(OperatorPart::kRelease, Phase::kForward, unit.full));
-    }
-    end = std::max(end, visits[u].last);
-    before = &unit;
-  }
-  if (before != nullptr && before->gathered.valid() && options_.zero == nullptr) {
-    insert.after[end].push_back(
-        add_mark(OperatorPart::kRelease, Phase::kForward, {before->gathered}));
-  }
-  part = insert.into(part);
 }
 
 }  // namespace sharding

@@ -6,6 +6,7 @@
 //     release      all_gather_output(i - 1): the gathers' streams have waited for its copy
 //     copy out i   the parameters of full size, on compute
 //     ... forward of the module ...
+//     reshard      a copy of what fewer ranks share of the parameters, where that is asked for
 //     release      the parameters, where the unit is resharded
 //   backward of unit i
 //     use          the parameters; all_gather_output(i) goes
@@ -36,6 +37,10 @@ struct FsdpOptions {
   // Absent: all units but the root (and, in version 1, those named by keep_gathered). The root of
   // version 1 stays gathered also where it is true.
   std::optional<bool> reshard_after_forward;
+  // Version 2: backward gathers among this many neighbours, from the shards among them that each
+  // unit keeps when it is resharded behind forward. It divides the ranks that share a unit, and is
+  // at least 2 and less than all of them. Absent: backward gathers as forward does.
+  std::optional<int> backward_ranks;
   // Version 1: tensors are aligned in the flat parameter. Unless given, so where a unit has frozen
   // and trained parameters, with which PyTorch needs it.
   std::optional<bool> use_orig_params;

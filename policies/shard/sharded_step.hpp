@@ -1,5 +1,5 @@
-// The state of sharding a step with gathered units. fsdp_step.cpp lays the units out and builds
-// forward, fsdp_backward.cpp builds backward. Only these two include this file.
+// The state of sharding a step with gathered units. fsdp_step.cpp lays the units out,
+// fsdp_forward.cpp builds forward, fsdp_backward.cpp backward. Only these include this file.
 #pragma once
 
 #include <cstddef>
@@ -61,11 +61,14 @@ class ShardedStep {
     std::vector<ParameterId> parameters;
     std::vector<StorageId> shards;  // one per parameter, or the flat one
     std::vector<StorageId> full;    // the gathered parameters; padding of a flat one comes last
-    std::vector<StorageId> made;    // gradients of full size
-    Elements stored;                // elements of this rank's shards, padding included
-    Elements gathered_elements;     // those of them that a gather sends
-    Elements reduced;               // the same of trained parameters
-    StorageId gradient;             // the sharded gradients; invalid without trained parameters
+    // This rank's shards of `full` among fewer ranks, for which the next gather needs no others.
+    // Empty where all gathers are alike.
+    std::vector<StorageId> secondary;
+    std::vector<StorageId> made;  // gradients of full size
+    Elements stored;              // elements of this rank's shards, padding included
+    Elements gathered_elements;   // those of them that a gather sends
+    Elements reduced;             // the same of trained parameters
+    StorageId gradient;           // the sharded gradients; invalid without trained parameters
     DType reduce_type = DType::kFloat32;
     StorageId gathered;   // version 2: the output of the gather
     StorageId reduction;  // the input of the reduction
@@ -74,6 +77,7 @@ class ShardedStep {
     // 1. Empty where those that autograd makes stay.
     std::vector<StorageId> kept_gradients;
     OperatorId gather;
+    OperatorId later_gather;  // from secondary shards that are there before forward
     OperatorId copy_out;
   };
 
@@ -95,7 +99,19 @@ class ShardedStep {
   void update_shards();
   void map_storages();
   void build_forward();
-  void add_gather(Unit& unit);
+  [[nodiscard]] std::vector<OperatorId> gathered_forward(const std::vector<OperatorId>& part,
+                                                         bool first);
+  void add_gathers(Unit& unit);
+  [[nodiscard]] OperatorId gather_from(Unit& unit, const std::vector<StorageId>& sources,
+                                       int ranks);
+  [[nodiscard]] int secondary_ranks(const Unit& unit) const;
+  // Marks on the device may touch them; those on the host go when the last gather has read them.
+  [[nodiscard]] bool marks_secondary() const {
+    return options_.zero == nullptr || options_.shard_home == Tier::kDevice;
+  }
+  void add_secondary(Unit& unit);
+  void drop_secondary();
+  [[nodiscard]] OperatorId reshard(const Unit& unit, Phase phase);
   void build_backward();
   void build_unsynced_backward(const std::vector<OperatorId>& backward);
   [[nodiscard]] bool unsynced() const;
@@ -105,6 +121,7 @@ class ShardedStep {
   }
   [[nodiscard]] std::vector<OperatorId> reduced(const std::vector<OperatorId>& part,
                                                 MicroBatch micro);
+  void release_unused(const std::vector<UnitVisit>& visits, Insertions& insert);
   void keep_gradients(Unit& unit, MicroBatch micro, std::vector<OperatorId>& into);
   [[nodiscard]] std::vector<OperatorId> reduction_of(Unit& unit, MicroBatch micro);
   StorageId join_gradients(Unit& unit, std::vector<OperatorId>& into);
@@ -120,6 +137,7 @@ class ShardedStep {
   Mesh mesh_;
   ShardUnits units_;
   DType kept_as_;  // the type of the shards
+  bool trains_;    // the step has a backward
   std::vector<Unit> tensors_;
   IdVector<StorageId, std::optional<std::size_t>> unit_of_;  // unit of full parameters, gradients
 };

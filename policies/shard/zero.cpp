@@ -1,10 +1,13 @@
 // The policy `zero`: DeepSpeed's stages 1, 2 and 3.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "policies/rewrite/offload_optimizer.hpp"
 #include "policies/shard/entries.hpp"
@@ -52,6 +55,38 @@ Tier home_of(const Decoder& d, std::string_view ours, std::string_view theirs) {
   return home == "none" ? Tier::kDevice : home == "nvme" ? Tier::kNvme : Tier::kHost;
 }
 
+// Reads the ranks of ZeRO++'s second partition, which 1 leaves out. More than there are mean all of
+// them (deepspeed/utils/groups.py).
+void decode_secondary(const Decoder& d, const Mesh& mesh, ZeroOptions& options) {
+  constexpr std::string_view kKey = "zero_hpz_partition_size";
+  options.secondary_ranks = d.optional<int>(kKey, 1, at_least(1));
+  if (options.secondary_ranks == 1) return;
+  if (options.stage < 3)
+    d.fail_at(kKey, "belongs to stage 3, which gathers the parameters; leave it out");
+  const int ranks = mesh.size(MeshDimension::kShard);
+  options.secondary_ranks = std::min(options.secondary_ranks, ranks);
+  if (ranks % options.secondary_ranks != 0) {
+    d.fail_at(kKey,
+              fmt::format("{} ranks cannot be divided into groups of {}; write a factor of {}",
+                          ranks, options.secondary_ranks, ranks));
+  }
+  for (const MeshDimension other :
+       {MeshDimension::kTensor, MeshDimension::kExpert, MeshDimension::kPipeline}) {
+    if (ranks == 1 || mesh.size(other) == 1) continue;
+    const std::string_view policy = other == MeshDimension::kTensor   ? "tensor_parallel"
+                                    : other == MeshDimension::kExpert ? "expert_parallel"
+                                                                      : "pipeline";
+    d.fail_at(kKey, fmt::format("DeepSpeed makes its groups of consecutive GPUs, which hold "
+                                "different parts of the model under {}; write 1, or leave {} out",
+                                policy, policy));
+  }
+  if (options.parameters_home == Tier::kNvme) {
+    d.fail_at(kKey,
+              "the second partition is kept on the device or the host, and the parameters "
+              "are offloaded to NVMe; write 1, or offload them to the host");
+  }
+}
+
 class Zero final : public TrainingRewrite {
  public:
   static std::unique_ptr<TrainingRewrite> decode(const Decoder& d, const RewriteContext& context) {
@@ -88,6 +123,7 @@ class Zero final : public TrainingRewrite {
     options.sub_group = elements(d, "sub_group", "sub_group_size", options.sub_group, at_least(1));
     options.optimizer_home = home_of(d, "optimizer", "offload_optimizer");
     options.parameters_home = home_of(d, "parameters", "offload_param");
+    decode_secondary(d, context.mesh, options);
     if (options.parameters_home != Tier::kDevice && options.stage < 3) {
       d.fail_at(d.has("offload_param") ? "offload_param" : "offload",
                 "parameters are whole on every rank below stage 3, and only its partitions can "

@@ -16,6 +16,9 @@ struct ZeroOptions {
   Elements persistent_below{100'000};
   Elements sub_group{1'000'000'000};
   Elements live_parameters{1'000'000'000};
+  // Neighbours that share a second partition of the parameters, in the type of compute, which
+  // backward gathers from (zero_hpz_partition_size); 1: there is none.
+  int secondary_ranks = 1;
   Tier parameters_home = Tier::kDevice;  // stage 3: of the partitions
   Tier optimizer_home = Tier::kDevice;   // elsewhere: the host updates
 };

@@ -42,9 +42,10 @@ void StateShards::build() {
   } else {
     own_gradients();
     const std::vector<OperatorId> plain = backward;
+    const std::vector<OperatorId> later = options_.secondary_ranks > 1 ? accumulate : plain;
     const bool again = !accumulate.empty();
     backward = reduced(plain, false);
-    if (again) accumulate = reduced(plain, true);
+    if (again) accumulate = reduced(later, true);
     if (graph_.gradients_persist) {
       std::vector<StorageId> averages;
       for (const Piece& piece : pieces_)

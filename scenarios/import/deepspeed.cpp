@@ -54,7 +54,8 @@ constexpr auto kElements =
                                  {"stage3_param_persistence_threshold", true, 0, 10},
                                  {"stage3_max_live_parameters", true, 0, 0},
                                  {"stage3_max_reuse_distance", true, 0, 0},
-                                 {"sub_group_size", true, 0, 0}});
+                                 {"sub_group_size", true, 0, 0},
+                                 {"zero_hpz_partition_size", true, 0, 0}});
 
 void import_elements(Settings& zero, Value& policy, std::int64_t stage, std::int64_t hidden) {
   for (const ZeroElements& known : kElements) {

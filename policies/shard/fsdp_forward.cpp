@@ -1,0 +1,156 @@
+#include <algorithm>
+#include <numeric>
+
+#include "policies/shard/sharded_step.hpp"
+#include "policies/shard/sharded_tensors.hpp"
+#include "policies/shard/zero_options.hpp"
+
+namespace tidemark::sharding {
+
+// Returns how many ranks share what a unit keeps for the next gather; 1 where it keeps nothing.
+int ShardedStep::secondary_ranks(const Unit& unit) const {
+  if (options_.zero != nullptr) return std::min(options_.zero->secondary_ranks, unit.ranks.shard);
+  return unit.kept ? 1 : options_.backward_ranks.value_or(1);
+}
+
+// The secondary shards are there from their first use on. An evaluation never drops them: they stay
+// from one step to the next.
+void ShardedStep::add_secondary(Unit& unit) {
+  const int ranks = secondary_ranks(unit);
+  if (ranks == 1) return;
+  const auto add = trains_ ? add_tensor : add_kept;
+  for (const StorageId full : unit.full) {
+    const Storage gathered = graph_.storages[full];
+    const Elements part(gathered.elements.count / ranks);
+    const StorageId shard = add(graph_, gathered.name + ".secondary_shard", gathered.dtype, part,
+                                Role::kGatheredParameter);
+    graph_.storages[shard].one_per_rank = true;
+    graph_.storages[shard].layer = gathered.layer;
+    graph_.storages[shard].home = options_.zero == nullptr ? Tier::kDevice : options_.shard_home;
+    unit.secondary.push_back(shard);
+  }
+}
+
+// Adds a gather among `ranks` ranks, each of which has `sources`.
+OperatorId ShardedStep::gather_from(Unit& unit, const std::vector<StorageId>& sources, int ranks) {
+  const Elements whole(unit.gathered_elements.count * unit.ranks.shard);
+  std::vector<Touch> touches;
+  Elements held;
+  for (const StorageId shard : sources) {
+    touches.push_back({shard, Access::kRead});
+    held += graph_.storages[shard].elements;
+  }
+  // ZeRO gathers a single parameter in place, and several into a flat tensor first.
+  const bool in_place = flat() || (options_.zero != nullptr && unit.full.size() == 1);
+  // The shards in the type of compute, dropped when the gather has been issued. Version 2 copies
+  // them together in any case.
+  if (options_.zero == nullptr && (!flat() || unit.compute != kept_as_)) {
+    touches.push_back(
+        {add_buffer(unit.name + ".gather_input", unit.compute, held), Access::kCreate});
+  }
+  if (in_place) {
+    for (const StorageId full : unit.full)
+      touches.push_back({full, Access::kCreate});
+  } else {
+    if (!unit.gathered.valid()) {
+      unit.gathered = add_buffer(unit.name + ".gather_output", unit.compute, whole);
+      graph_.storages[unit.gathered].one_per_rank = true;
+    }
+    touches.push_back({unit.gathered, Access::kCreate});
+  }
+  const OperatorId gather = add_collective(
+      graph_, CollectiveKind::kAllGather, MeshDimension::kShard, Phase::kForward, unit.compute,
+      bytes_of(unit.compute, whole), touches, taking_part(ranks, MeshDimension::kShard));
+  graph_.operators[gather].work.collective.neighbours = ranks < unit.ranks.shard;
+  return gather;
+}
+
+// Adds what brings a unit together: the gather of forward, that of backward, and the copy behind
+// either.
+void ShardedStep::add_gathers(Unit& unit) {
+  unit.gather = gather_from(unit, unit.shards, unit.ranks.shard);
+  if (unit.gathered.valid()) {
+    std::vector<Touch> copies{{unit.gathered, Access::kRead}};
+    for (const StorageId full : unit.full)
+      copies.push_back({full, Access::kCreate});
+    unit.copy_out = add_copy(graph_, "copy_out", Phase::kForward, copies);
+  }
+  if (unit.secondary.empty() || !trains_) return;
+  const OperatorId again = gather_from(unit, unit.secondary, secondary_ranks(unit));
+  graph_.operators[unit.gather].recomputed_by = again;
+}
+
+// Adds the copy of this rank's secondary shards out of the gathered parameters, tensor by tensor.
+OperatorId ShardedStep::reshard(const Unit& unit, Phase phase) {
+  std::vector<Touch> touches;
+  Bytes bytes;
+  for (const StorageId full : unit.full)
+    touches.push_back({full, Access::kRead});
+  for (const StorageId shard : unit.secondary) {
+    touches.push_back({shard, Access::kCreate});
+    bytes += graph_.storages[shard].bytes;
+  }
+  const OperatorId copy = add_copy(graph_, "reshard", phase, touches, bytes);
+  graph_.operators[copy].work.launches = static_cast<int>(unit.secondary.size());
+  return copy;
+}
+
+void ShardedStep::build_forward() {
+  for (Unit& unit : tensors_) {
+    if (!unit.full.empty()) add_secondary(unit);
+  }
+  const std::vector<OperatorId> plain = graph_.part(PartKind::kForward);
+  graph_.part(PartKind::kForward) = gathered_forward(plain, true);
+  // ZeRO's second partition stays until the step is over: later micro-batches have it from the
+  // start.
+  const bool stays = options_.zero != nullptr && options_.zero->secondary_ranks > 1;
+  if (!stays || !trains_) return;
+  if (graph_.micro_batches > 1)
+    graph_.part(PartKind::kForwardLater) = gathered_forward(plain, false);
+}
+
+// Returns forward with the gathers and releases of its units; `first`: of the first micro-batch of
+// a step, before which there are no secondary shards.
+std::vector<OperatorId> ShardedStep::gathered_forward(const std::vector<OperatorId>& part,
+                                                      bool first) {
+  const std::vector<UnitVisit> visits = unit_visits(graph_, units_, part, unit_of_);
+  std::vector<std::size_t> order;
+  for (std::size_t u = 0; u < tensors_.size(); ++u) {
+    if (visits[u].happens) order.push_back(u);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return visits[a].first < visits[b].first; });
+  Insertions insert(part.size());
+  std::size_t end = 0;
+  Unit* before = nullptr;
+  for (const std::size_t u : order) {
+    Unit& unit = tensors_[u];
+    if (unit.full.empty()) continue;
+    std::vector<OperatorId>& start = insert.before[visits[u].first];
+    if (!unit.gather.valid()) add_gathers(unit);
+    const bool secondary = !unit.secondary.empty() && (!first || !trains_);
+    if (secondary && !unit.later_gather.valid())
+      unit.later_gather = gather_from(unit, unit.secondary, secondary_ranks(unit));
+    start.push_back(secondary ? unit.later_gather : unit.gather);
+    if (before != nullptr && before->gathered.valid() && options_.zero == nullptr)
+      start.push_back(add_mark(OperatorPart::kRelease, Phase::kForward, {before->gathered}));
+    if (unit.copy_out.valid()) start.push_back(unit.copy_out);
+    if (unit.gathered.valid() && options_.zero != nullptr)
+      start.push_back(add_mark(OperatorPart::kRelease, Phase::kForward, {unit.gathered}));
+    if (!unit.kept) {
+      std::vector<OperatorId>& behind = insert.after[visits[u].last];
+      if (!unit.secondary.empty() && first && trains_)
+        behind.push_back(reshard(unit, Phase::kForward));
+      behind.push_back(add_mark(OperatorPart::kRelease, Phase::kForward, unit.full));
+    }
+    end = std::max(end, visits[u].last);
+    before = &unit;
+  }
+  if (before != nullptr && before->gathered.valid() && options_.zero == nullptr) {
+    insert.after[end].push_back(
+        add_mark(OperatorPart::kRelease, Phase::kForward, {before->gathered}));
+  }
+  return insert.into(part);
+}
+
+}  // namespace tidemark::sharding
