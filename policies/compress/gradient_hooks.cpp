@@ -39,6 +39,8 @@ class Hooks {
 
   // Whether there is a bucket to compress.
   bool run() {
+    // What hooks keep from step to step they keep by bucket: of the buckets that stay.
+    graph_.part(PartKind::kBackwardReduceFirst).clear();
     for (const PartKind kind :
          {PartKind::kBackward, PartKind::kBackwardAccumulate, PartKind::kBackwardReduce}) {
       std::vector<OperatorId>& part = graph_.part(kind);

@@ -83,6 +83,8 @@ void TensorGradients::apply(TrainingGraph& graph, const RewriteContext& context)
     part.insert(part.end(), sum.begin(), sum.end());
   };
   const std::vector<OperatorId>& accumulate = graph.part(PartKind::kBackwardAccumulate);
+  if (!graph.part(PartKind::kBackwardReduceFirst).empty())
+    append(graph.part(PartKind::kBackwardReduceFirst));
   if (graph.micro_batches > 1) {
     std::vector<OperatorId>& reduce = graph.part(PartKind::kBackwardReduce);
     if (reduce.empty()) reduce = accumulate;

@@ -32,7 +32,8 @@ class BucketedBackward {
         parameters_(std::move(replicated.parameters)),
         // Gradients that are never dropped are views of their buckets from the first step on.
         in_place_(options.gradient_as_bucket_view && graph.gradients_persist),
-        copies_back_(!options.gradient_as_bucket_view) {
+        copies_back_(!options.gradient_as_bucket_view),
+        rebuilds_(options.rebuilds) {
     plan(options.limits);
     if (copies_back_) {
       add_buckets();
@@ -54,9 +55,11 @@ class BucketedBackward {
   void plan(const BucketLimits& limits);
   void add_buckets();
   void add_views();
-  [[nodiscard]] std::vector<OperatorId> reduced(const std::vector<OperatorId>& part);
+  [[nodiscard]] std::vector<OperatorId> reduced(const std::vector<OperatorId>& part,
+                                                bool at_once = false);
+  [[nodiscard]] std::vector<std::vector<std::size_t>> buckets_by_type() const;
   [[nodiscard]] OperatorId add_copy_in(std::size_t member);
-  [[nodiscard]] OperatorId add_all_reduce(std::size_t index);
+  [[nodiscard]] OperatorId add_all_reduce(const std::vector<std::size_t>& indices);
   [[nodiscard]] OperatorId add_copy_out(std::size_t member);
   [[nodiscard]] Operator elementwise(std::string_view name, std::size_t member) const;
 
@@ -70,6 +73,7 @@ class BucketedBackward {
   std::vector<ParameterId> parameters_;
   bool in_place_;
   bool copies_back_;
+  bool rebuilds_;
   std::vector<Bucket> buckets_;         // in the order in which they are reduced
   std::vector<std::size_t> bucket_of_;  // by member
   std::vector<StorageId> made_;         // by member: the gradient that backward makes
@@ -172,28 +176,48 @@ OperatorId BucketedBackward::add_copy_in(std::size_t member) {
                  Touch{packed_[member], whole ? Access::kOverwrite : Access::kMutate}});
 }
 
-OperatorId BucketedBackward::add_all_reduce(std::size_t index) {
-  const Bucket& bucket = buckets_[index];
-  const Parameter& last = parameter(bucket.members.back());
+// Reduces buckets together: the memory of one in the first iteration, one by itself later.
+OperatorId BucketedBackward::add_all_reduce(const std::vector<std::size_t>& indices) {
+  const Parameter& last = parameter(buckets_[indices.back()].members.back());
+  Bytes bytes;
+  std::vector<Touch> touches;
+  for (const std::size_t index : indices) {
+    const Bucket& bucket = buckets_[index];
+    bytes += bucket.bytes;
+    if (bucket.storage.valid()) {
+      touches.push_back({bucket.storage, Access::kMutate});
+      continue;
+    }
+    for (const std::size_t member : bucket.members)
+      touches.push_back({packed_[member], Access::kMutate});
+  }
   Operator op{.name = "all_reduce",
               .phase = Phase::kBackward,
               .layer = last.layer,
               .work = {.op_class = OperatorClass::kCollective,
                        .dtype = last.gradient_dtype,
-                       .read = bucket.bytes,
-                       .written = bucket.bytes,
+                       .read = bytes,
+                       .written = bytes,
                        .collective = {.kind = CollectiveKind::kAllReduce,
                                       .group = MeshDimension::kData,
-                                      .bytes = bucket.bytes,
+                                      .bytes = bytes,
                                       .ranks = ranks_}}};
-  std::vector<Touch> touches;
-  if (bucket.storage.valid()) {
-    touches.push_back({bucket.storage, Access::kMutate});
-  } else {
-    for (const std::size_t member : bucket.members)
-      touches.push_back({packed_[member], Access::kMutate});
-  }
   return graph_.add_operator(std::move(op), touches);
+}
+
+// Returns the buckets of each type of gradients, which the first iteration has as one.
+std::vector<std::vector<std::size_t>> BucketedBackward::buckets_by_type() const {
+  std::vector<std::vector<std::size_t>> groups;
+  const auto type_of = [&](std::size_t bucket) {
+    return parameter(buckets_[bucket].members.front()).gradient_dtype;
+  };
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    const auto known = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
+      return type_of(group.front()) == type_of(b);
+    });
+    (known == groups.end() ? groups.emplace_back() : *known).push_back(b);
+  }
+  return groups;
 }
 
 OperatorId BucketedBackward::add_copy_out(std::size_t member) {
@@ -203,7 +227,8 @@ OperatorId BucketedBackward::add_copy_out(std::size_t member) {
 }
 
 // Returns the part with all operators by which a rank reduces its gradients with the others'.
-std::vector<OperatorId> BucketedBackward::reduced(const std::vector<OperatorId>& part) {
+std::vector<OperatorId> BucketedBackward::reduced(const std::vector<OperatorId>& part,
+                                                  bool at_once) {
   std::vector<std::vector<std::size_t>> completed(part.size());
   const std::vector<std::size_t> completion = gradient_completions(graph_, part, made_);
   for (std::size_t i = 0; i < completion.size(); ++i)
@@ -219,8 +244,12 @@ std::vector<OperatorId> BucketedBackward::reduced(const std::vector<OperatorId>&
       result.push_back(add_copy_in(member));
       --missing[bucket_of_[member]];
     }
-    for (; next < buckets_.size() && missing[next] == 0; ++next)
-      result.push_back(add_all_reduce(next));
+    for (; !at_once && next < buckets_.size() && missing[next] == 0; ++next)
+      result.push_back(add_all_reduce({next}));
+  }
+  if (at_once) {
+    for (const std::vector<std::size_t>& together : buckets_by_type())
+      result.push_back(add_all_reduce(together));
   }
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     if (copies_back_) {
@@ -233,14 +262,17 @@ std::vector<OperatorId> BucketedBackward::reduced(const std::vector<OperatorId>&
 
 void BucketedBackward::build() {
   std::vector<OperatorId>& accumulate = graph_.part(PartKind::kBackwardAccumulate);
-  if (graph_.micro_batches > 1) {
-    std::vector<OperatorId>& last = graph_.part(PartKind::kBackwardReduce);
-    last = reduced(last.empty() ? accumulate : last);
-    return;
+  const bool several = graph_.micro_batches > 1;
+  std::vector<OperatorId>& last =
+      graph_.part(several ? PartKind::kBackwardReduce : PartKind::kBackward);
+  const std::vector<OperatorId> plain = several && last.empty() ? accumulate : last;
+  if (rebuilds_) {
+    // Experts, whose gradients other ranks reduce, come behind the rest of the model.
+    std::vector<OperatorId>& first = graph_.part(PartKind::kBackwardReduceFirst);
+    first = reduced(first.empty() ? plain : first, true);
   }
-  std::vector<OperatorId>& backward = graph_.part(PartKind::kBackward);
-  backward = reduced(backward);
-  if (!accumulate.empty()) accumulate = reduced(accumulate);
+  last = reduced(plain);
+  if (!several && !accumulate.empty()) accumulate = reduced(accumulate);
 }
 
 // Returns the trained parameters whose gradients differ between data ranks: those of the whole
@@ -264,9 +296,15 @@ std::vector<Replicated> replicated_parameters(const TrainingGraph& graph, const 
 
 void DataParallel::apply(TrainingGraph& graph, const RewriteContext& context) const {
   if (context.mesh.replicas() == 1) return;
+  DataParallelOptions options = options_;
+  // The stages of a pipeline, which may run the gradients of weights apart, begin with the buckets
+  // of later iterations; so do turns, whose first backwards have forms of their own.
+  const bool is_plain = context.mesh.size(MeshDimension::kPipeline) == 1 && graph.turns == 1 &&
+                        graph.part(PartKind::kBackwardFirst).empty();
+  options.rebuilds = options.rebuilds && is_plain;
   for (data_parallel_detail::Replicated& group :
        data_parallel_detail::replicated_parameters(graph, context.mesh))
-    data_parallel_detail::BucketedBackward(graph, std::move(group), options_).build();
+    data_parallel_detail::BucketedBackward(graph, std::move(group), options).build();
 }
 
 const PolicyEntry& data_parallel_entry() {
@@ -285,6 +323,9 @@ const PolicyEntry& data_parallel_entry() {
             d.optional<Bytes>("first_bucket", options.limits.first_bucket, positive);
         options.gradient_as_bucket_view = d.optional<bool>("gradient_as_bucket_view", false);
         options.limits.find_unused = d.optional<bool>("find_unused", false);
+        // A graph that is said to be static is learned in the first iteration in any case.
+        if (d.optional<bool>("static_graph", false)) options.limits.find_unused = false;
+        options.rebuilds = !options.limits.find_unused;
         d.finish();
         return std::make_unique<DataParallel>(options);
       }};

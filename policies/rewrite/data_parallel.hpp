@@ -10,6 +10,11 @@
 // With gradient_as_bucket_view `.grad` is the bucket's memory: nothing is copied back.
 //
 // Only the last of several micro-batches communicates in its backward (no_sync).
+//
+// The first iteration has all gradients of a type in one bucket, which is reduced when backward is
+// over; in it DistributedDataParallel learns the order in which they become ready, and fills the
+// buckets above anew. With find_unused, and without static_graph, it does not: all iterations are
+// alike (Reducer::should_rebuild_buckets in torch/csrc/distributed/c10d/reducer.hpp).
 #pragma once
 
 #include <memory>
@@ -23,6 +28,7 @@ namespace tidemark {
 struct DataParallelOptions {
   BucketLimits limits;
   bool gradient_as_bucket_view = false;
+  bool rebuilds = true;  // the buckets, after the first iteration
 };
 
 class DataParallel final : public TrainingRewrite {
