@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "cli/output/figures.hpp"
@@ -36,6 +37,12 @@ void add_timeline(OutputFolder& output, const RunFiles& files, const DetailedPoi
   write_timeline_csv(output.add("timeline" + files.suffix + ".csv"), point.detail.model->training,
                      point.detail.compiled.order, point.detail.compiled.program,
                      point.detail.timeline);
+  for (std::size_t s = 0; s < point.detail.stages.size(); ++s) {
+    const StageDetail& stage = point.detail.stages[s];
+    write_timeline_csv(output.add(fmt::format("timeline{}.stage-{}.csv", files.suffix, s)),
+                       stage.model->training, stage.compiled.order, stage.compiled.program,
+                       stage.timeline);
+  }
 }
 
 void add_torch_snapshot(OutputFolder& output, const RunFiles& files, const DetailedPoint& point) {

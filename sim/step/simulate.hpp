@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "sim/engine/engine.hpp"
 #include "sim/result/timeline.hpp"
@@ -13,11 +14,19 @@
 namespace tidemark {
 
 // The run behind the figures, for charts and explanations. The timeline covers the last step.
+// The memory of one stage of a pipeline, all of whose stages run together.
+struct StageDetail {
+  std::shared_ptr<const TrainedModel> model;
+  Compiled compiled;
+  MemoryTimeline timeline;
+};
+
 struct PointDetail {
   std::shared_ptr<const TrainedModel> model;
   Compiled compiled;
   Scratch scratch;
   MemoryTimeline timeline;
+  std::vector<StageDetail> stages;  // of a pipeline, in their order
 };
 
 struct SimulateOptions {

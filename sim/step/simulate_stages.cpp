@@ -111,7 +111,10 @@ class StagesSimulation {
     examine_stages();
     const std::size_t shown = shown_stage();
     PointResult point = stage_point(shown, options_, detail);
-    if (detail != nullptr) detail->model = model_.stages[shown];
+    if (detail != nullptr) {
+      detail->model = model_.stages[shown];
+      add_stages(*detail);
+    }
     name_stage(shown, point);
     step_together(point);
     average(point);
@@ -134,6 +137,7 @@ class StagesSimulation {
   [[nodiscard]] std::size_t shown_stage() const;
   [[nodiscard]] PointResult stage_point(std::size_t stage, const SimulateOptions& options,
                                         PointDetail* detail);
+  void add_stages(PointDetail& detail);
   void name_stage(std::size_t stage, PointResult& point) const;
   void step_together(PointResult& point);
   void add_costs(PointResult& point) const;
@@ -148,6 +152,7 @@ class StagesSimulation {
   std::vector<Scratch> scratch_;
   bool fit_ = false;
   std::vector<StageRun> runs_;  // by stage, where all of them fit
+  std::vector<MemoryTimeline> timelines_;
   std::vector<StageResult> stages_;
   std::string deadlock_;  // who waits for whom, where the stages cannot go on
 };
@@ -242,6 +247,7 @@ void StagesSimulation::examine_stages() {
     stretches.push_back(
         examine_parts(model.training, detail.compiled, detail.scratch, stage.parts));
     compiled_.stages[s] = std::move(detail.compiled);
+    timelines_.push_back(std::move(detail.timeline));
   }
   Stretch all;
   for (const Stretch& stretch : stretches) {
@@ -273,6 +279,15 @@ std::size_t StagesSimulation::shown_stage() const {
     }
   }
   return shown;
+}
+
+// Hands over what was kept of each stage.
+void StagesSimulation::add_stages(PointDetail& detail) {
+  for (std::size_t s = 0; s < timelines_.size(); ++s) {
+    detail.stages.push_back({.model = model_.stages[s],
+                             .compiled = std::move(compiled_.stages[s]),
+                             .timeline = std::move(timelines_[s])});
+  }
 }
 
 void StagesSimulation::name_stage(std::size_t stage, PointResult& point) const {
