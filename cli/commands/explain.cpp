@@ -1,4 +1,5 @@
 // tidemark explain: shows every byte of the peak.
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,18 +11,21 @@
 #include "cli/output/reports.hpp"
 #include "cli/text/advice.hpp"
 #include "cli/text/explanation.hpp"
+#include "scenarios/studies/more_gpus.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 
 namespace tidemark {
 namespace explain_detail {
 namespace {
 
-std::string in_words(const DetailedPoint& point, const Environment& environment,
-                     const ExplainCommand& command, const Console& console) {
+std::string in_words(const DetailedPoint& point, const std::optional<MoreGpus>& more_gpus,
+                     const Environment& environment, const ExplainCommand& command,
+                     const Console& console) {
   std::string text = explanation(point, {.top = command.top,
                                          .all = command.all,
                                          .colour = console.colour,
-                                         .width = console.terminal ? console.width : 0});
+                                         .width = console.terminal ? console.width : 0,
+                                         .more_gpus = more_gpus});
   if (point.result.status != PointStatus::kFits)
     text += '\n' + explain_failure(point.result, environment, console.colour, console.width);
   return text;
@@ -69,16 +73,17 @@ int ExplainCommand::execute(const Console& console) const {
                            {.convergence_limit = kConvergenceLimit,
                             .suggestions = true,
                             .largest_tensors = static_cast<std::size_t>(-1)});
+    const std::optional<MoreGpus> more_gpus = on_twice_the_gpus(point, environment);
     if (json) {
-      nlohmann::ordered_json one = explanation_json(point);
+      nlohmann::ordered_json one = explanation_json(point, more_gpus);
       if (documents.is_null()) {
         documents = std::move(one);
       } else {
         documents["points"].push_back(std::move(one["points"][0]));
       }
     } else {
-      text +=
-          (text.empty() ? "" : "\n") + explain_detail::in_words(point, environment, *this, console);
+      text += (text.empty() ? "" : "\n") +
+              explain_detail::in_words(point, more_gpus, environment, *this, console);
     }
     results.push_back(point.result);
   }

@@ -39,11 +39,12 @@ class Explanation {
         all_(view.all),
         colour_(view.colour),
         width_(view.width),
+        more_gpus_(view.more_gpus),
         total_(sum_of(point_.peak.by_role)) {}
 
   [[nodiscard]] std::string text() const {
-    return heading() + roles() + explain_settings(detailed_, colour_, width_) + layers() +
-           tensors() + saved() + phases() +
+    return heading() + roles() + explain_settings(detailed_, colour_, width_) + more_gpus() +
+           layers() + tensors() + saved() + phases() +
            explain_transfers(point_, detail_, all_ ? static_cast<std::size_t>(-1) : top_, colour_,
                              width_) +
            time_tables(time_terms(point_, detail_),
@@ -59,6 +60,9 @@ class Explanation {
   [[nodiscard]] std::string sum_table(const Terms& terms, const std::vector<int>& colours) const;
   [[nodiscard]] std::string heading() const;
   [[nodiscard]] std::string roles() const;
+  [[nodiscard]] std::string more_gpus() const {
+    return more_gpus_ ? explain_more_gpus(*more_gpus_, total_, colour_, width_) : std::string();
+  }
   [[nodiscard]] std::string layers() const;
   [[nodiscard]] std::string tensors() const;
   [[nodiscard]] std::string saved() const;
@@ -74,6 +78,7 @@ class Explanation {
   bool all_;
   bool colour_;
   std::size_t width_;
+  const std::optional<MoreGpus>& more_gpus_;
   Bytes total_;  // bytes at the peak
 };
 
@@ -306,7 +311,8 @@ std::string explanation(const DetailedPoint& point, const ExplanationView& view)
   return explanation_detail::Explanation(point, view).text();
 }
 
-nlohmann::ordered_json explanation_json(const DetailedPoint& point) {
+nlohmann::ordered_json explanation_json(const DetailedPoint& point,
+                                        const std::optional<MoreGpus>& more_gpus) {
   nlohmann::ordered_json document = result_document(std::span(&point.result, 1));
   nlohmann::ordered_json layers = nlohmann::ordered_json::array();
   for (const auto& [layer, bytes] : point.result.peak.by_layer) {
@@ -327,6 +333,7 @@ nlohmann::ordered_json explanation_json(const DetailedPoint& point) {
   }
   document["points"][0]["memory"]["saved"] = std::move(saved);
   document["points"][0]["settings"] = term_settings_json(term_settings(point));
+  document["points"][0]["more_gpus"] = more_gpus_json(more_gpus);
   document["points"][0]["time_terms"] = time_terms_json(time_terms(point.result, point.detail));
   add_time_terms(document["points"][0], time_terms(point.result, point.detail));
   document["points"][0]["transfers"] = transfers_json(point.result, point.detail);

@@ -1,5 +1,7 @@
 #include "cli/text/term_settings_text.hpp"
 
+#include <fmt/format.h>
+
 #include "cli/text/wording.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
@@ -16,6 +18,24 @@ const std::string& elsewhere(const TermSetting& setting) {
 
 }  // namespace
 }  // namespace term_settings_text_detail
+
+std::string explain_more_gpus(const MoreGpus& more, Bytes peak, bool colour, std::size_t width) {
+  const std::string heading = fmt::format("On twice the GPUs ({})", more.count);
+  if (more.terms.empty()) {
+    return '\n' + bold(heading, colour) +
+           "\n  no term would be smaller: these policies share none of them among data ranks\n";
+  }
+  const BytesColumn unit(peak);
+  Table table({{"term"}, {"here", Align::kRight}, {"there", Align::kRight}}, 2);
+  for (const SharedTerm& term : more.terms) {
+    table.add_row({{std::string(style_of(term.role).label)},
+                   {unit.text(term.here)},
+                   {unit.text(term.there)}});
+  }
+  table.add_row(
+      {{"peak", -1, true}, {unit.text(peak), -1, true}, {unit.text(more.peak), -1, true}});
+  return '\n' + bold(heading, colour) + '\n' + table.text(colour, width);
+}
 
 std::string explain_settings(const DetailedPoint& point, bool colour, std::size_t width) {
   const std::vector<TermSetting> settings = term_settings(point);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>
@@ -204,6 +205,30 @@ sweep: {matrix: {training.micro_batch: [1, 64]}}
     CHECK(w.read("out/deep/results.json") == o.out);
     CHECK(w.read("out/deep/results.csv").starts_with("name,status,capacity,device_used,peak_live"));
     CHECK(w.read("out/deep/timeline.csv").starts_with("time_ns,step,phase,operator,layer,tensor"));
+  }
+
+  TEST_CASE("a pipeline's run has a timeline for each stage, the largest of which is the run's") {
+    const Workspace w;
+    w.write("s.yaml",
+            "model: {preset: gpt, layers: 6, width: 64, heads: 4, vocab: 256, sequence: 32}\n"
+            "hardware: {gpu: h100-sxm-80gb, count: 3}\n"
+            "training: {accumulate: 4}\n"
+            "policies: [pipeline: {size: 3}]\n"
+            "report: {formats: [csv]}\n");
+    CHECK(w.run("run s.yaml -o out").code == 0);
+    const std::string shown = w.read("out/timeline.csv");
+    int same = 0;
+    for (const char* stage : {"0", "1", "2"}) {
+      const std::string own = w.read("out/timeline.stage-" + std::string(stage) + ".csv");
+      CHECK(own.starts_with("time_ns,step,phase,operator,layer,tensor"));
+      CHECK(std::count(own.begin(), own.end(), '\n') > 50);
+      same += own == shown ? 1 : 0;
+    }
+    CHECK(same == 1);
+    CHECK_FALSE(w.exists("out/timeline.stage-3.csv"));
+    // What more GPUs would share is said of several GPUs only.
+    CHECK(contains(w.run("explain s.yaml").out, "On twice the GPUs (6)"));
+    CHECK_FALSE(contains(w.run("explain gpt2 --gpu h100-sxm-80gb").out, "On twice the GPUs"));
   }
 
   TEST_CASE("a report replaces the files of the last one in its folder, and names its own") {

@@ -147,6 +147,22 @@ TEST_SUITE("paper") {
     }
   }
 
+  TEST_CASE("iterations of 22 B and 175 B take what Korthikanti et al. measured, within 6 %") {
+    // Table 5: every layer recomputed, and sequence parallelism with selective recomputation.
+    constexpr std::array kSeconds{1.42, 1.10, 18.13, 13.75};
+    const std::vector<PointResult> points = simulate_points(
+        paper("korthikanti_times"), environment(), 2, {.smallest_capacity = false});
+    REQUIRE(points.size() == kSeconds.size());
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      CAPTURE(i);
+      CHECK(points[i].status == PointStatus::kFits);
+      const double seconds = static_cast<double>(points[i].run.step.count()) * 1e-9;
+      CHECK(std::abs(seconds / kSeconds[i] - 1) < 0.06);
+    }
+    // 51.4 % of the peak, of the floating-point operations of the model.
+    CHECK(std::abs(points.back().model_flops_utilization - 0.514) < 0.01);
+  }
+
   TEST_CASE("states of t5-3b under ZeRO are those of DeepSpeed's estimators, bucket aside") {
     // P = 2,851,598,336 parameters on N = 8 ranks: 2P + 14P/N and 2P; 16P/N, 2P/N and nothing. The
     // estimators' 18P/N has fp32 gradients too, and ZeRO 3's 4L is what it gathers during the step.

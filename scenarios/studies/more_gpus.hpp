@@ -1,0 +1,36 @@
+// The terms of a point's peak that more GPUs would share.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "graph/core/units.hpp"
+#include "graph/ir/storage.hpp"
+#include "scenarios/studies/detailed_point.hpp"
+
+namespace tidemark {
+
+struct Environment;  // scenarios/read/environment.hpp
+
+struct SharedTerm {
+  Role role = Role::kParameter;
+  Bytes here;   // bytes of the term at the peak
+  Bytes there;  // bytes at the peak on twice the GPUs
+};
+struct MoreGpus {
+  int count = 0;                  // twice the GPUs of the point
+  Bytes peak;                     // peak of live bytes there
+  std::vector<SharedTerm> terms;  // the terms that are smaller there, in the order of Role
+};
+
+// Simulates the point on twice its GPUs, as more data ranks. Returns nothing for a point on one GPU
+// and where the step cannot be built for so many.
+[[nodiscard]] std::optional<MoreGpus> on_twice_the_gpus(const DetailedPoint& point,
+                                                        const Environment& environment);
+
+// Returns {"count", "peak_live", "terms": [{"role", "bytes", "bytes_there"}]}; null for nothing.
+[[nodiscard]] nlohmann::ordered_json more_gpus_json(const std::optional<MoreGpus>& more);
+
+}  // namespace tidemark
