@@ -132,6 +132,7 @@ void BucketedBackward::add_views() {
     Storage& made = graph_.storages[trained.gradient];
     made.role = Role::kActivationGradient;
     made.persistent = false;
+    made.one_per_rank = true;  // micro-batches in flight together add to it
     made.name += ".new";
     trained.gradient = packed_[i] = graph_.storages.push_back(std::move(view));
   }
