@@ -49,6 +49,7 @@ TEST_SUITE("unit") {
   TEST_CASE("neighbours in a group lie on as many nodes as the most scattered of them") {
     for (const int tensor : {1, 2, 4}) {
       for (const int node : {1, 2, 4, 6, 8}) {
+        if (node % tensor != 0 && tensor % node != 0) continue;
         const Mesh mesh({24, 24, tensor, 1, 1, 1}, node, kInside);
         for (const int ranks : {1, 2, 3, 4, 6, 8, 12, 24}) {
           int most = 1;

@@ -54,16 +54,16 @@ TEST_SUITE("golden") {
       std::int64_t first;
       std::int64_t later;
     };
-    for (const Case& c :
-         {Case{"", 1, 13}, Case{"gradient_as_bucket_view: true", 1, 13},
-          Case{"find_unused: true", 14, 14}, Case{"find_unused: true, static_graph: true", 1, 13}}) {
+    for (const Case& c : {Case{"", 1, 13}, Case{"gradient_as_bucket_view: true", 1, 13},
+                          Case{"find_unused: true", 14, 14},
+                          Case{"find_unused: true, static_graph: true", 1, 13}}) {
       CAPTURE(c.options);
       for (const char* accumulate : {"", ", accumulate: 3"}) {
         CAPTURE(accumulate);
         const auto reduced = [&](int steps) {
-          const PointResult point =
-              simulated(", count: 8", fmt::format("{}, steps: {}}}, policies: [data_parallel: {{{}}}]",
-                                                  accumulate, steps, c.options));
+          const PointResult point = simulated(
+              ", count: 8", fmt::format("{}, steps: {}}}, policies: [data_parallel: {{{}}}]",
+                                        accumulate, steps, c.options));
           REQUIRE_MESSAGE(point.status == PointStatus::kFits, point.error);
           REQUIRE(point.communication.size() == 1);
           CHECK(point.communication[0].bytes.count == 497'759'232);
@@ -76,8 +76,8 @@ TEST_SUITE("golden") {
         // The buckets are the same memory, one after the other.
         CHECK(first.run.phase_live_without_workspace[0].bytes <=
               later.run.phase_live_without_workspace[0].bytes);
-        // Nothing of backward is left to hide what is reduced behind it.
-        if (c.first == 1)
+        // Nothing of backward is left to hide what is reduced behind it, and copied back.
+        if (c.first == 1 && std::string(c.options).find("view") == std::string::npos)
           CHECK(first.run.exposed_communication == first.communication[0].busy);
       }
     }

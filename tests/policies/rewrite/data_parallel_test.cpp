@@ -149,7 +149,7 @@ TEST_SUITE("unit") {
     // compute  [out2 360-370] waits 70 [out1 440-450] waits 140 [out0 590-600] three updates
     TrainingGraph graph = chain();
     DataParallel(small_buckets()).apply(graph, on_ranks(2));
-    const Played played = play(graph);
+    const Played played = play(graph, 2);
     CHECK(played.problems.empty());
     CHECK(played.run.step == Duration(615));
     CHECK(played.run.exposed_communication == Duration(70 + 140));
@@ -163,6 +163,27 @@ TEST_SUITE("unit") {
     CHECK(used[0].bytes.count == kLayers * kBytes);
     CHECK(used[0].busy == Duration(450));
     CHECK(used[0].exposed == Duration(210));
+  }
+
+  TEST_CASE("the first iteration reduces one bucket, behind backward") {
+    // compute  f f f [b2 30-130][in -140][b1 -240][in -250][b0 -350][in -360]
+    // data                                                                   [r 360-510]
+    // compute  waits 150 [out2 510-520][out1 -530][out0 -540] three updates
+    TrainingGraph graph = chain();
+    DataParallel(small_buckets()).apply(graph, on_ranks(2));
+    const Played played = play(graph);
+    CHECK(played.problems.empty());
+    CHECK(played.run.step == Duration(555));
+    CHECK(played.run.exposed_communication == Duration(150));
+    const auto used = communication_of(graph, played.program, played.scratch, played.run);
+    REQUIRE(used.size() == 1);
+    CHECK(used[0].count == 1);
+    CHECK(used[0].bytes.count == kLayers * kBytes);
+    DataParallelOptions learned;
+    learned.rebuilds = false;
+    TrainingGraph other = chain();
+    DataParallel(learned).apply(other, on_ranks(2));
+    CHECK(other.part(PartKind::kBackwardReduceFirst).empty());
   }
 
   TEST_CASE("buckets hold as much as the gradients, for the whole run") {
