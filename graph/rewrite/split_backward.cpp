@@ -78,10 +78,13 @@ class BackwardSplitter {
     bool belongs = part == OperatorPart::kWeightGradient || part == OperatorPart::kBiasGradient;
     const bool may_follow =
         part == OperatorPart::kAddGradients || part == OperatorPart::kCopyGradient ||
-        part == OperatorPart::kAccumulateGradient || part == OperatorPart::kRelease ||
-        (part == OperatorPart::kOther && !is_transfer(id));
-    for (const Touch& touch : graph_.touches_of(id))
-      belongs = belongs || (may_follow && written_[touch.storage] != 0);
+        part == OperatorPart::kAccumulateGradient || part == OperatorPart::kCopyIntoBucket ||
+        part == OperatorPart::kRelease || (part == OperatorPart::kOther && !is_transfer(id));
+    // A cast of a weight's gradient is a node of its own, and so is whatever else reads one.
+    for (const Touch& touch : graph_.touches_of(id)) {
+      belongs = belongs || (may_follow && written_[touch.storage] != 0) ||
+                (touch.access != Access::kCreate && made_[touch.storage] != 0);
+    }
     if (!belongs) return false;
     of_weights_[id] = 1;
     for (const Touch& touch : graph_.touches_of(id)) {
