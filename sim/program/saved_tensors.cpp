@@ -116,6 +116,8 @@ std::vector<SavedTensor> saved_at(const TrainingGraph& graph, const ProgramOrder
     if ((!held && !read) || std::holds_alternative<Offload>(decisions[id])) continue;
     const OperatorId maker = maker_of(graph, order, live, id);
     if (hooks.replaces(gap, maker)) continue;
+    // Gradients that earlier micro-batches have made wait for those of later ones.
+    if (maker.valid() && graph.operators[maker].phase == Phase::kBackward) continue;
     SavedTensor tensor{.storage = gap.storage, .made_by = maker, .needed_by = {}};
     if (held) tensor.needed_by.push_back(order.at[gap.release].op);
     if (read) {
