@@ -1,5 +1,6 @@
 #include "sim/program/expected_contents.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -53,6 +54,22 @@ Readers readers_of_kept(const TrainingGraph& graph,
 }  // namespace
 }  // namespace expected_contents_detail
 
+bool gathers_parameters(const TrainingGraph& graph, OperatorId id) {
+  if (graph.operators[id].node.valid()) return false;
+  const std::span<const Touch> touches = graph.touches_of(id);
+  return std::any_of(touches.begin(), touches.end(), [&](const Touch& touch) {
+    const Storage& storage = graph.storages[touch.storage];
+    const bool gathered =
+        storage.role == Role::kGatheredParameter || storage.role == Role::kCommunication;
+    return touch.access == Access::kCreate && gathered && storage.one_per_rank;
+  });
+}
+
+Content start_of(const TrainingGraph& graph, const Occurrence& occurrence) {
+  const Content start = mix_content(occurrence.op.value + 1, occurrence.step);
+  return mix_content(start, gathers_parameters(graph, occurrence.op) ? 0 : occurrence.micro_batch);
+}
+
 Content ExpectedContents::written(const TrainingGraph& graph, const Occurrence& occurrence,
                                   StorageId storage, std::size_t index, Content hash) const {
   const OperatorId other = stands_in_for[occurrence.op];
@@ -81,7 +98,7 @@ ExpectedContents expected_contents(const TrainingGraph& graph, const ProgramOrde
       expected_contents_detail::readers_of_kept(graph, result.stands_in_for);
   const auto note_read = [&](Occurrence occurrence, OperatorId reader) {
     occurrence.op = reader;
-    Content hash = start_of(occurrence);
+    Content hash = start_of(graph, occurrence);
     for (const Touch& t : graph.touches_of(reader)) {
       if (reads_content(t.access))
         hash = mix_content(hash, contents.of(t.storage, occurrence.micro_batch));
@@ -89,7 +106,7 @@ ExpectedContents expected_contents(const TrainingGraph& graph, const ProgramOrde
     result.read[key_of(occurrence)] = hash;
   };
   for (const Occurrence& occurrence : plain.at) {
-    Content hash = start_of(occurrence);
+    Content hash = start_of(graph, occurrence);
     const std::span<const Touch> touches = graph.touches_of(occurrence.op);
     for (const Touch& t : touches) {
       if (reads_content(t.access)) {

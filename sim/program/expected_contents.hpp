@@ -19,11 +19,14 @@ using Content = std::uint64_t;
   return hash ^ (hash >> 31U);
 }
 
+// Whether an operator makes what parameters are gathered into: the same in all micro-batches of a
+// step.
+[[nodiscard]] bool gathers_parameters(const TrainingGraph& graph, OperatorId id);
+
 // Contents are named by what computed them: operator, step and micro-batch (random state and
-// running statistics are versioned with these), and the contents that were read.
-[[nodiscard]] inline Content start_of(const Occurrence& occurrence) {
-  return mix_content(mix_content(occurrence.op.value + 1, occurrence.step), occurrence.micro_batch);
-}
+// running statistics are versioned with these), and the contents that were read. What gathers
+// parameters makes the same in all micro-batches of a step.
+[[nodiscard]] Content start_of(const TrainingGraph& graph, const Occurrence& occurrence);
 
 [[nodiscard]] inline std::uint64_t key_of(const Occurrence& occurrence) {
   return (static_cast<std::uint64_t>(occurrence.op.value) << 32U) |

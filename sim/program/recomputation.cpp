@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "graph/analysis/instances.hpp"
+#include "sim/program/expected_contents.hpp"
 #include "sim/program/lower.hpp"
 
 namespace tidemark {
@@ -20,7 +21,7 @@ struct PlannedGroup {
 class WriteHistory {
  public:
   WriteHistory(const TrainingGraph& graph, const ProgramOrder& order)
-      : instances_(graph, order), writes_(instances_.size()) {
+      : graph_(graph), order_(order), instances_(graph, order), writes_(instances_.size()) {
     for (Position p : ids_of(order.at)) {
       for (const Touch& touch : graph.touches_of(order.at[p].op)) {
         if (touch.access == Access::kRead) continue;
@@ -36,8 +37,18 @@ class WriteHistory {
     const auto next = std::upper_bound(w.begin(), w.end(), after);
     return std::lower_bound(next, w.end(), before) - next;
   }
+  // Whether it changes there: a micro-batch that gathers parameters again leaves them as they were.
+  [[nodiscard]] bool changes_between(StorageId s, std::uint16_t instance, Position after,
+                                     Position before) const {
+    const std::vector<Position>& w = writes_[instances_.of(s, instance)];
+    const auto next = std::upper_bound(w.begin(), w.end(), after);
+    return std::any_of(next, std::lower_bound(next, w.end(), before),
+                       [this](Position p) { return !gathers_parameters(graph_, order_.at[p].op); });
+  }
 
  private:
+  const TrainingGraph& graph_;
+  const ProgramOrder& order_;
   Instances instances_;
   IdVector<InstanceId, std::vector<Position>> writes_;
 };
@@ -55,15 +66,17 @@ bool reads_the_same(const TrainingGraph& graph, const ProgramOrder& order,
   std::unordered_set<StorageId> made;
   for (Position p : group.recipe) {
     const OperatorId op = repeated_by(graph, order.at[p]);
-    const std::ptrdiff_t since = op == order.at[p].op ? 0 : 1;
+    const bool stands_in = op != order.at[p].op;
     if (writes_persistent(graph, op)) return false;
     for (const Touch& touch : graph.touches_of(op)) {
       if (touch.access == Access::kCreate) {
         made.insert(touch.storage);
       } else if (!made.contains(touch.storage)) {
-        const std::ptrdiff_t writes =
-            history.writes_between(touch.storage, order.at[p].instance, p, before);
-        if (touch.access != Access::kRead || writes != since) return false;
+        const std::uint16_t instance = order.at[p].instance;
+        const bool same = stands_in
+                              ? history.writes_between(touch.storage, instance, p, before) == 1
+                              : !history.changes_between(touch.storage, instance, p, before);
+        if (touch.access != Access::kRead || !same) return false;
       }
     }
   }

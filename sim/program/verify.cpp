@@ -253,7 +253,7 @@ void Verifier::check_content(std::size_t i) {
                        name(use.allocation()), name_of(tier),
                        name_of(program_.allocations[use.allocation()].tier)));
   }
-  Content hash = start_of(occurrence);
+  Content hash = start_of(graph_, occurrence);
   for (AllocationUse use : uses)
     if (reads_content(use.access())) hash = mix_content(hash, content_[use.allocation()]);
   const auto expected = expected_.read.find(key_of(occurrence));

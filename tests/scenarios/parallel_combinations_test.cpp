@@ -12,6 +12,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "graph/core/errors.hpp"
 #include "sim/step/simulate.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 
@@ -149,9 +150,89 @@ void check(const Combination& c) {
   }
 }
 
+// Policies by what they do, of which a random list takes one each or none.
+const std::vector<std::vector<std::string>> kKinds{
+    {"data_parallel: {}", "data_parallel: {gradient_as_bucket_view: true}",
+     "data_parallel: {find_unused: true, static_graph: true}", "fsdp: {}", "fsdp: {version: 1}",
+     "fsdp: {reshard_after_forward: 2, param_dtype: bf16}", "fsdp: {reshard_after_forward: false}",
+     "fsdp: {offload: host}", "fsdp: {shard: 2}", "zero: {stage: 1}", "zero: {stage: 2}",
+     "zero: {stage: 3, persistent_below: 100, max_reuse_distance: 0}",
+     "zero: {stage: 3, persistent_below: 0, zero_hpz_partition_size: 2}",
+     "zero: {stage: 3, zero_hpz_partition_size: 2, offload: {optimizer: host, parameters: host}}",
+     "distributed_optimizer: {overlap_grad_reduce: true}", "megatron_data_parallel"},
+    {"tensor_parallel: {size: 2}", "tensor_parallel: {size: 2, sequence: true}"},
+    {"pipeline: {size: 2}", "pipeline: {size: 2, schedule: gpipe}",
+     "pipeline: {size: 2, schedule: zb-h1}"},
+    {"context_parallel: {size: 2}", "context_parallel: {size: 2, kind: ulysses}"},
+    {"checkpoint_every: {period: 1}", "checkpoint: {every_other: 2, reentrant: false}",
+     "selective: {recompute: [attention]}", "megatron_selective", "superneurons", "keep_all"},
+    {"offload_activations: {}", "offload_optimizer: {}", "capuchin: {}", "vdnn: {layers: all}",
+     "te_offload: {layers: 2}", "hybrid: {}", "eviction: {heuristic: lru}",
+     "compress_activations: {bits: 4}", "compress_gradients: {kind: bf16}"}};
+
+struct Ran {
+  std::string error;  // why it is refused; empty where it runs
+  std::int64_t peak = 0;
+  std::int64_t step = 0;
+  std::int64_t contested = 0;  // decisions that another policy has taken before
+  friend bool operator==(const Ran&, const Ran&) = default;
+};
+
+Ran run_with(const std::vector<std::string>& policies, const std::string& training, int count) {
+  const std::string text = fmt::format(
+      "model: {{{}}}\nhardware: {{gpu: h100-sxm-80gb, count: {}, node: 4, network: "
+      "infiniband-400}}\ntraining: {{sequence: 32, {}}}\npolicies: [{}]\n",
+      kModels[0], count, training, fmt::join(policies, ", "));
+  CAPTURE(text);
+  try {
+    const Scenario scenario = decode(text);
+    const TrainedModel model = build_training(scenario);
+    const PointResult point = simulate(scenario, model, {.smallest_capacity = false});
+    Ran ran{.peak = point.run.live.bytes.count, .step = point.run.step.count()};
+    for (const PolicyOutcome& outcome : point.policies)
+      ran.contested += outcome.contested;
+    return ran;
+  } catch (const UserError& error) {
+    return {.error = error.what()};
+  }
+}
+
 }  // namespace
 
 TEST_SUITE("property") {
+  TEST_CASE("parallel policies with recomputation, movement and precisions, in either order") {
+    std::mt19937 random(29);
+    const auto pick = [&](const std::vector<std::string>& words) {
+      return words[random() % words.size()];
+    };
+    int ran = 0;
+    for (int trial = 0; trial < 80; ++trial) {
+      std::vector<std::string> policies;
+      for (const std::vector<std::string>& kind : kKinds) {
+        if (random() % 2 == 0) policies.push_back(pick(kind));
+      }
+      const std::string training =
+          fmt::format("micro_batch: 2, accumulate: {}, precision: {}{}", pick({"1", "2", "4"}),
+                      pick({"bf16_mixed", "fp32", "bf16_autocast", "fp16_mixed", "fp8_mixed"}),
+                      pick({"", "", ", clip_grad_norm: 1.0", ", zero_grad: zero", ", steps: 1"}));
+      const int count = 1 << (1 + random() % 4);
+      const Ran first = run_with(policies, training, count);
+      std::reverse(policies.begin(), policies.end());
+      const Ran last = run_with(policies, training, count);
+      CAPTURE(fmt::format("{}", fmt::join(policies, ", ")));
+      CAPTURE(training);
+      CAPTURE(first.error);
+      CAPTURE(last.error);
+      CHECK(first.error.empty() == last.error.empty());
+      if (!first.error.empty()) continue;
+      ++ran;
+      if (first.contested + last.contested > 0) continue;
+      CHECK(first.peak == last.peak);
+      CHECK(first.step == last.step);
+    }
+    CHECK(ran > 30);
+  }
+
   TEST_CASE("parallel policies combine: nothing is lost, doubled or out of step") {
     std::mt19937 random(17);
     for (const std::string_view sharding : kShardings) {

@@ -364,6 +364,24 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("micro-batches in flight recompute behind the gathers of one another") {
+    // A later micro-batch's forward gathers a unit anew: its parameters are the same.
+    const Widths w{256, 512, 512, 512, 512, 256};
+    const std::string training = "precision: fp32, accumulate: 4";
+    const std::string checkpointed = "pipeline: {size: 2}, checkpoint_every: {period: 1}";
+    const PointResult alone = simulated(w, 2, checkpointed, training);
+    for (const char* policy :
+         {"fsdp: {}", "fsdp: {reshard_after_forward: true}", "fsdp: {reshard_after_forward: false}",
+          "fsdp: {version: 1}", "zero: {stage: 3, persistent_below: 0, max_reuse_distance: 0}"}) {
+      CAPTURE(policy);
+      const PointResult point =
+          simulated(w, 8, fmt::format("{}, {}", policy, checkpointed), training);
+      CHECK(point.saved_activations == alone.saved_activations);
+      for (const PolicyOutcome& outcome : point.policies)
+        CHECK(outcome.refused == 0);
+    }
+  }
+
   TEST_CASE("replicas of a shard add their gradients") {
     const Widths w{64, 128, 64};
     const PointResult hybrid =
