@@ -150,8 +150,8 @@ TEST_SUITE("paper") {
   TEST_CASE("iterations of 22 B and 175 B take what Korthikanti et al. measured, within 6 %") {
     // Table 5: every layer recomputed, and sequence parallelism with selective recomputation.
     constexpr std::array kSeconds{1.42, 1.10, 18.13, 13.75};
-    const std::vector<PointResult> points = simulate_points(
-        paper("korthikanti_times"), environment(), 2, {.smallest_capacity = false});
+    const std::vector<PointResult> points =
+        simulate_points(paper("korthikanti_times"), environment(), 2, {.smallest_capacity = false});
     REQUIRE(points.size() == kSeconds.size());
     for (std::size_t i = 0; i < points.size(); ++i) {
       CAPTURE(i);
