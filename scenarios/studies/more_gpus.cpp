@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "scenarios/read/short_form.hpp"
 #include "graph/core/errors.hpp"
 #include "scenarios/read/environment.hpp"
+#include "scenarios/read/short_form.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 
 namespace tidemark {
