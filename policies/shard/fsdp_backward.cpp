@@ -133,6 +133,13 @@ bool ShardedStep::unsynced() const {
          options_.no_sync.value_or(pipelined);
 }
 
+// Whether a unit is gathered once in a step: in a pipeline only the last micro-batch's backward
+// reshards (set_reshard_after_backward(False) in torch/distributed/pipelining/stage.py), and a unit
+// that forward does not free either is there for all of them.
+bool ShardedStep::stays_gathered(const Unit& unit) const {
+  return unit.kept && !flat() && unsynced() && mesh_.size(MeshDimension::kPipeline) > 1;
+}
+
 void ShardedStep::build_backward() {
   const std::vector<OperatorId> backward = graph_.part(PartKind::kBackward);
   if (unsynced()) return build_unsynced_backward(backward);
@@ -212,7 +219,7 @@ std::vector<OperatorId> ShardedStep::reduced(const std::vector<OperatorId>& part
   for (const std::size_t u : order) {
     Unit& unit = tensors_[u];
     std::vector<OperatorId>& end = insert.after[visits[u].last];
-    if (!unit.full.empty()) {
+    if (!unit.full.empty() && (micro.last || !stays_gathered(unit))) {
       // A unit that was not freed behind forward leaves its secondary shards now.
       if (unit.kept && micro.first && !unit.secondary.empty())
         end.push_back(reshard(unit, Phase::kBackward));

@@ -104,8 +104,9 @@ void ShardedStep::build_forward() {
   // ZeRO's second partition stays until the step is over: later micro-batches have it from the
   // start.
   const bool stays = options_.zero != nullptr && options_.zero->secondary_ranks > 1;
-  if (!stays || !trains_) return;
-  if (graph_.micro_batches > 1)
+  const bool differs = stays || std::any_of(tensors_.begin(), tensors_.end(),
+                                            [&](const Unit& u) { return stays_gathered(u); });
+  if (differs && trains_ && graph_.micro_batches > 1)
     graph_.part(PartKind::kForwardLater) = gathered_forward(plain, false);
 }
 
@@ -125,7 +126,7 @@ std::vector<OperatorId> ShardedStep::gathered_forward(const std::vector<Operator
   Unit* before = nullptr;
   for (const std::size_t u : order) {
     Unit& unit = tensors_[u];
-    if (unit.full.empty()) continue;
+    if (unit.full.empty() || (!first && stays_gathered(unit))) continue;
     std::vector<OperatorId>& start = insert.before[visits[u].first];
     if (!unit.gather.valid()) add_gathers(unit);
     const bool secondary = !unit.secondary.empty() && (!first || !trains_);

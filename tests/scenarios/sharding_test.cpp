@@ -382,6 +382,35 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("in a pipeline a unit that forward does not free is gathered once in a step") {
+    const Widths w{256, 512, 512, 512, 256};
+    const auto with = [&](const char* reshard) {
+      return simulated(w, 8,
+                       fmt::format("pipeline: {{size: 2}}, fsdp: {{param_dtype: bf16, "
+                                   "reshard_after_forward: {}}}",
+                                   reshard),
+                       "precision: fp32, accumulate: 4");
+    };
+    const auto gathers = [](const PointResult& point) {
+      std::int64_t count = 0;
+      for (const Communication& used : point.communication)
+        count += used.kind == CollectiveKind::kAllGather ? used.count : 0;
+      return count;
+    };
+    const PointResult kept = with("false");
+    const PointResult freed = with("true");
+    CHECK(gathers(kept) == 2);       // the blocks of a stage
+    CHECK(gathers(freed) == 2 * 8);  // forward and backward of each micro-batch
+    REQUIRE(kept.stages.size() == 2);
+    // All of a stage's parameters are there at its peak, in bf16.
+    for (const StageResult& stage : kept.stages) {
+      const Bytes gathered =
+          stage.point.peak.by_role[static_cast<std::size_t>(Role::kGatheredParameter)];
+      const std::int64_t blocks = stage.stage == 0 ? 512 * 257 + 512 * 513 : 512 * 513 + 256 * 513;
+      CHECK(gathered.count == 2 * blocks);
+    }
+  }
+
   TEST_CASE("replicas of a shard add their gradients") {
     const Widths w{64, 128, 64};
     const PointResult hybrid =
