@@ -3,6 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "graph/core/words.hpp"
 
 namespace tidemark {
 namespace gpu_names_detail {
@@ -44,18 +49,136 @@ std::vector<std::string> parts_of(std::string_view name) {
   return result;
 }
 
+bool has(std::span<const std::string> parts, std::string_view part) {
+  return std::find(parts.begin(), parts.end(), part) != parts.end();
+}
+
+const std::vector<std::string> kDieOfMi250 = {"mi250x", "64gb"};
+
+// Returns the parts of a name that say which GPU it is. Drivers name a Grace Hopper by the memory
+// of its CPU: "GH200 480GB" and "GH200 120GB" are both the one with 96 GB of HBM3. HIP calls each
+// die of the two cards "AMD Instinct MI250X/MI250".
+std::vector<std::string> telling_parts(std::string_view name) {
+  std::vector<std::string> parts = parts_of(name);
+  if (has(parts, "gh200")) {
+    std::erase_if(parts, [](const std::string& part) {
+      return part == "480gb" || part == "240gb" || part == "120gb";
+    });
+  }
+  if (has(parts, "mi250x") && has(parts, "mi250")) return kDieOfMi250;
+  return parts;
+}
+
+// A GPU without a profile: the parts that its name must have, the profile that is nearest, and how
+// the two differ.
+struct Kin {
+  std::string_view parts;
+  std::string_view profile;
+  std::string_view difference;
+};
+
+// Those with more parts come first. Chips and memories by the makers' data sheets, recalled.
+constexpr auto kKin = std::to_array<Kin>({
+    {"h200 nvl", "h200-sxm-141gb", "the same chip and memory as a PCIe card of 600 W"},
+    {"v100 pcie", "v100-pcie-32gb", "the same card with another memory"},
+    {"5000 ada", "rtx-6000-ada-48gb", "the same chip with fewer multiprocessors and less memory"},
+    {"pro 6000", "rtx-5090-32gb", "the same chip with more multiprocessors and 96 GB"},
+    {"3090 ti", "rtx-3090-24gb", "the same chip with two multiprocessors more and faster memory"},
+    {"3080 ti", "rtx-3090-24gb", "the same chip with fewer multiprocessors and less memory"},
+    {"4090 d", "rtx-4090-24gb", "the same chip with fewer multiprocessors"},
+    {"4090 laptop", "rtx-4090-24gb",
+     "a smaller chip of its generation, with less memory and power"},
+    {"2080 ti", "t4-16gb", "its generation at several times the rate"},
+    {"titan rtx", "t4-16gb", "its generation at several times the rate"},
+    {"quadro rtx", "t4-16gb", "its generation at several times the rate"},
+    {"a800", "a100-sxm-80gb", "the same chip with a slower NVLink"},
+    {"a30", "a100-pcie-40gb", "the same chip with about half the multiprocessors and 24 GB"},
+    {"a40", "rtx-a6000-48gb", "the same chip with slower memory"},
+    {"a5000", "rtx-a6000-48gb", "the same chip with fewer multiprocessors and 24 GB"},
+    {"a5500", "rtx-a6000-48gb", "the same chip with fewer multiprocessors and 24 GB"},
+    {"a4500", "rtx-a6000-48gb", "the same chip with fewer multiprocessors and 20 GB"},
+    {"a4000", "rtx-a6000-48gb", "a smaller chip of its generation, with 16 GB"},
+    {"h800", "h100-sxm-80gb", "the same chip with a slower NVLink"},
+    {"h20", "h100-sxm-80gb",
+     "the same chip at a fraction of its rate, with 96 GB of faster memory"},
+    {"b300", "b200-sxm-192gb", "its generation with more memory"},
+    {"gb300", "gb200", "its generation with more memory"},
+    {"l40", "l40s-48gb", "the same chip and memory with less power"},
+    {"3080", "rtx-3090-24gb", "the same chip with fewer multiprocessors and less memory"},
+    {"4080", "rtx-4090-24gb", "a smaller chip of its generation, with 16 GB"},
+    {"5080", "rtx-5090-32gb", "a smaller chip of its generation, with 16 GB"},
+    {"mi325x", "mi300x-192gb", "the same chip with 256 GB of faster memory"},
+    {"mi300a", "mi300x-192gb", "its generation with fewer compute units and 128 GB"},
+    {"mi250", "mi250x-64gb", "the same chip with fewer compute units"},
+    {"mi210", "mi250x-64gb", "one such die with fewer compute units"},
+});
+
+bool has_all(std::span<const std::string> parts, std::string_view wanted) {
+  while (!wanted.empty()) {
+    const std::size_t end = std::min(wanted.find(' '), wanted.size());
+    if (!has(parts, wanted.substr(0, end))) return false;
+    wanted.remove_prefix(std::min(end + 1, wanted.size()));
+  }
+  return true;
+}
+
+// Returns whether a part of a name says the form or the memory rather than the chip.
+bool is_variant(std::string_view part) {
+  return part == "sxm" || part == "pcie" || part == "nvl" || part == "rtx" ||
+         part.ends_with("gb") || part.ends_with("tb");
+}
+
+// Returns the profiles of the chip that is named, those that have most parts in common first; none
+// where the name says another chip.
+std::vector<std::string> of_the_same_chip(std::span<const std::string> wanted,
+                                          std::span<const std::string> profiles) {
+  std::vector<std::pair<std::size_t, std::string>> found;
+  for (const std::string& profile : profiles) {
+    std::size_t common = 0;
+    bool chip = false;
+    for (const std::string& part : parts_of(profile)) {
+      if (!has(wanted, part)) continue;
+      ++common;
+      chip = chip || !is_variant(part);
+    }
+    if (chip) found.emplace_back(common, profile);
+  }
+  std::size_t most = 0;
+  for (const auto& [common, profile] : found)
+    most = std::max(most, common);
+  std::vector<std::string> result;
+  for (auto& [common, profile] : found) {
+    if (common == most) result.push_back(std::move(profile));
+  }
+  return result;
+}
+
+std::string say_nearest(std::string_view profiles, std::string_view difference,
+                        std::string_view one) {
+  return fmt::format(
+      "; the nearest {} {} ({}): name it with the figures that differ, or write a profile that is "
+      "`like: {}`",
+      profiles.find(',') == std::string_view::npos ? "is" : "are", profiles, difference, one);
+}
+
 }  // namespace
 }  // namespace gpu_names_detail
 
+bool is_profile_path(std::string_view text) {
+  if (text.ends_with(".yaml") || text.ends_with(".yml")) return true;
+  if (text.find('/') == std::string_view::npos) return false;
+  return gpu_names_detail::telling_parts(text) != gpu_names_detail::kDieOfMi250;
+}
+
 std::vector<std::string> profiles_like(std::string_view name,
                                        std::span<const std::string> profiles) {
-  const std::vector<std::string> wanted = gpu_names_detail::parts_of(name);
+  const std::vector<std::string> wanted = gpu_names_detail::telling_parts(name);
   std::vector<std::string> found;
   if (wanted.empty()) return found;
   for (const std::string& profile : profiles) {
     const std::vector<std::string> parts = gpu_names_detail::parts_of(profile);
     const bool all = std::all_of(wanted.begin(), wanted.end(), [&](const std::string& part) {
-      return std::find(parts.begin(), parts.end(), part) != parts.end();
+      return gpu_names_detail::has(parts, part);
     });
     if (all) found.push_back(profile);
   }
@@ -82,6 +205,25 @@ std::vector<std::string> profiles_meant(std::string_view name,
     }
   }
   return plain.size() == 1 ? plain : all;
+}
+
+std::string nearest_gpu(std::string_view name, std::span<const std::string> profiles) {
+  std::vector<std::string> parts = gpu_names_detail::telling_parts(name);
+  const auto slice = std::find(parts.begin(), parts.end(), "mig");
+  const bool sliced = slice != parts.end();
+  parts.erase(slice, parts.end());
+  for (const gpu_names_detail::Kin& kin : gpu_names_detail::kKin) {
+    const bool known = std::find(profiles.begin(), profiles.end(), kin.profile) != profiles.end();
+    if (known && gpu_names_detail::has_all(parts, kin.parts))
+      return gpu_names_detail::say_nearest(kin.profile, kin.difference, kin.profile);
+  }
+  if (std::string hint = did_you_mean(name, profiles); !hint.empty()) return hint;
+  const std::vector<std::string> same = gpu_names_detail::of_the_same_chip(parts, profiles);
+  if (same.empty()) return {};
+  return gpu_names_detail::say_nearest(
+      fmt::format("{}", fmt::join(same, ", ")),
+      sliced ? "of which a MIG slice is a part" : "another memory, form or version of it",
+      same.front());
 }
 
 }  // namespace tidemark

@@ -25,16 +25,11 @@ namespace fs = std::filesystem;
 constexpr std::string_view kExtension = ".yaml";
 constexpr std::string_view kOverridden = "overridden by the scenario";
 
-bool is_path(const std::string& name) {
-  return name.find('/') != std::string::npos || name.ends_with(kExtension) ||
-         name.ends_with(".yml");
-}
-
 // Returns the file of a profile. `beside` is the folder of the file that named it, tried first for
 // paths.
 std::string find_profile(const std::string& name, std::span<const std::string> folders,
                          const std::string& beside, const Location& named_at) {
-  if (is_path(name)) {
+  if (is_profile_path(name)) {
     const fs::path relative = fs::path(beside) / name;
     return path_exists(relative) ? relative.string() : name;
   }
@@ -58,7 +53,7 @@ std::string find_profile(const std::string& name, std::span<const std::string> f
   for (const std::string& other : known)
     list += (list.empty() ? "" : ", ") + other;
   throw UserError(named_at, {},
-                  "unknown GPU '" + name + "'" + did_you_mean(name, known) +
+                  "unknown GPU '" + name + "'" + nearest_gpu(name, known) +
                       (known.empty() ? "" : " (known: " + list + ", or the path of a profile)"));
 }
 

@@ -108,6 +108,7 @@ int DescribeCommand::execute(const Console& console) const {
   }
   if (text.empty()) {
     std::string hint = did_you_mean(name, names);
+    if (hint.empty()) hint = nearest_gpu(name, gpu_names(environment));
     if (hint.empty()) {
       hint = "; see tidemark list models, gpus, policies, allocators or optimizers";
     }

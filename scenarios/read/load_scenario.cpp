@@ -8,6 +8,7 @@
 
 #include "graph/core/paths.hpp"
 #include "graph/models/preset.hpp"
+#include "hwprofiles/gpu_names.hpp"
 #include "scenarios/read/other_names.hpp"
 #include "scenarios/read/scenario.hpp"
 #include "scenarios/read/short_form.hpp"

@@ -97,10 +97,6 @@ bool is_model_path(std::string_view text) {
          text.ends_with(".onnx") || is_yaml_path(text);
 }
 
-bool is_profile_path(std::string_view text) {
-  return text.find('/') != std::string_view::npos || is_yaml_path(text);
-}
-
 Value text_value(std::string text, const Location& location) {
   Value value;
   value.kind = Value::Kind::kScalar;

@@ -26,9 +26,8 @@ namespace tidemark {
 // no such file, or neither a Hugging Face config nor a cost graph.
 [[nodiscard]] Value long_form(std::string_view path, const Value& word);
 
-// Whether a text names a file rather than a preset or a profile: it has a slash or such an ending.
+// Whether a text names a file rather than a preset: it has a slash or such an ending.
 [[nodiscard]] bool is_model_path(std::string_view text);
-[[nodiscard]] bool is_profile_path(std::string_view text);
 [[nodiscard]] bool is_yaml_path(std::string_view text);
 
 [[nodiscard]] Value text_value(std::string text, const Location& location);

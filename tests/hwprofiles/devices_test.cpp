@@ -195,6 +195,9 @@ TEST_SUITE("unit") {
         {"GH200", "gh200-96gb"},
         {"B200", "b200-sxm-192gb"},
         {"GB200", "gb200"},
+        {"NVIDIA GH200 480GB", "gh200-96gb"},
+        {"GH200 120GB", "gh200-96gb"},
+        {"AMD Instinct MI250X/MI250", "mi250x-64gb"},
         {"AMD Instinct MI300X", "mi300x-192gb"},
         {"TPU v4", "tpu-v4-32gb"},
         {"TPUv5p", "tpu-v5p-95gb"},
@@ -211,9 +214,41 @@ TEST_SUITE("unit") {
           Names{"v100-pcie-32gb", "v100-sxm-16gb", "v100-sxm-32gb"});
     CHECK(profiles_meant("mi250x", known) == Names{"mi250x-128gb", "mi250x-64gb"});
     CHECK(profiles_meant("RTX 4090 Laptop", known).empty());
+    CHECK(profiles_meant("NVIDIA GH200 144G HBM3e", known).empty());
     CHECK_THROWS_WITH_AS(
         static_cast<void>(load_device_profile("V100", std::vector<std::string>{kFolder})),
         "several GPUs are called 'V100': v100-pcie-32gb, v100-sxm-16gb, v100-sxm-32gb", UserError);
+  }
+
+  TEST_CASE("a GPU without a profile is told which is nearest and how they differ") {
+    const std::vector<std::string> known = profile_names(kFolder);
+    const std::vector<std::pair<std::string, std::string>> nearest{
+        {"NVIDIA A40", "rtx-a6000-48gb (the same chip with slower memory)"},
+        {"NVIDIA A100-SXM-64GB", "are a100-sxm-40gb, a100-sxm-80gb (another memory"},
+        {"NVIDIA A100-SXM4-80GB MIG 3g.40gb", "is a100-sxm-80gb (of which a MIG slice is a part)"},
+        {"NVIDIA A800-SXM4-80GB", "a100-sxm-80gb (the same chip with a slower NVLink)"},
+        {"Tesla V100-PCIE-16GB", "v100-pcie-32gb"},
+        {"NVIDIA H200 NVL", "h200-sxm-141gb"},
+        {"NVIDIA GH200 144G HBM3e", "gh200-96gb"},
+        {"NVIDIA GeForce RTX 4090 D", "rtx-4090-24gb"},
+        {"NVIDIA GeForce RTX 4080 SUPER", "rtx-4090-24gb"},
+        {"NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx-5090-32gb"},
+        {"AMD Instinct MI325X", "mi300x-192gb"}};
+    for (const auto& [name, words] : nearest) {
+      CAPTURE(name);
+      CHECK(profiles_meant(name, known).empty());
+      const std::string said = nearest_gpu(name, known);
+      CAPTURE(said);
+      CHECK(said.starts_with("; the nearest "));
+      CHECK(said.find(words) != std::string::npos);
+    }
+    CHECK(nearest_gpu("Tesla K80", known).empty());
+    CHECK(nearest_gpu("a100-smx-80gb", known).starts_with("; did you mean "));
+    CHECK(nearest_gpu("NVIDIA H20", std::vector<std::string>{"t4-16gb"}).empty());
+    CHECK(is_profile_path("./a100"));
+    CHECK(is_profile_path("gpus/mine.yaml"));
+    CHECK_FALSE(is_profile_path("AMD Instinct MI250X/MI250"));
+    CHECK_FALSE(is_profile_path("a100-sxm-80gb"));
   }
 }
 
