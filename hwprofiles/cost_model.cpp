@@ -13,9 +13,10 @@ namespace tidemark {
 namespace cost_model_detail {
 namespace {
 
-constexpr double kPartialBytes = 4;   // fp32 partial results of a split reduction
-constexpr double kFullChannels = 32;  // input channels that fill the reduction of a convolution
-constexpr double kFullGroup = 64;     // channels per group at which GroupedShare::share holds
+constexpr double kPartialBytes = 4;       // fp32 partial results of a split reduction
+constexpr double kFullChannels = 32;      // input channels that fill the reduction of a convolution
+constexpr double kUsualReduction = 1024;  // at which TileModel::long_reduction changes nothing
+constexpr double kFullGroup = 64;         // channels per group at which GroupedShare::share holds
 constexpr std::int64_t kDenseGroups = 32;  // cuDNN packs 32 groups and multiples into whole tiles
 constexpr std::int64_t kLongestWarpRow = 1024;  // PyTorch's softmax: longer rows take a block
 constexpr std::int64_t kWinogradChannels = 16;  // fewest input channels of a Winograd kernel
@@ -172,9 +173,10 @@ double CostModel::matmul_seconds(const Work& work) const {
 
   const bool tensor_cores = cost_model_detail::runs_on_tensor_cores(type);
   if (batch == 1) {
-    return tiled_seconds(work, peak,
-                         tensor_cores ? profile_.tensor_core_tile : profile_.cuda_core_tile, memory,
-                         TiledProduct{}.most_splits);
+    const TileModel& tile = tensor_cores ? profile_.tensor_core_tile : profile_.cuda_core_tile;
+    const double slower = std::pow(cost_model_detail::real(k) / cost_model_detail::kUsualReduction,
+                                   tile.long_reduction);
+    return tiled_seconds(work, peak / slower, tile, memory, TiledProduct{}.most_splits);
   }
   return tiled_seconds(
       work,

@@ -5,7 +5,8 @@
 //   compute = flops / (share * peak)                with the share by class:
 //
 // matmul       the fastest tile shape and split of the reduction, by tiles and waves
-//              (tiled_product.hpp). Batched products have tiles of their own and do not split.
+//              (tiled_product.hpp). Batched products have tiles of their own and do not split; the
+//              rate of one product falls with its reduction: (1024 / k)^long_reduction.
 // convolution  the product that it is for each group (implicit GEMM, convolutions.hpp), on the same
 //              tiles, at a share by direction and shape of the window:
 //                CUDA cores    pointwise (1x1) and winograd (3x3 moved by one) are factors

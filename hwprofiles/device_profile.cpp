@@ -60,7 +60,8 @@ void decode_matmul_shares(const FigureReader& shares, DeviceProfile& profile) {
 TileModel decode_tile(const FigureReader& tile) {
   const TileModel model{
       .small_tile_exponent = tile.required<double>("small_tile_exponent", between(0, 2)),
-      .prologue = tile.required<double>("prologue", at_least(0))};
+      .prologue = tile.required<double>("prologue", at_least(0)),
+      .long_reduction = tile.maybe<double>("long_reduction", between(0, 0.5)).value_or(0)};
   tile.finish();
   return model;
 }

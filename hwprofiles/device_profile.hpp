@@ -35,6 +35,7 @@ struct MatrixRate {
 struct TileModel {
   double small_tile_exponent = 0;  // rate of a tile ~ (area / 128^2)^exponent
   double prologue = 0;             // filling and draining one tile, in elements of the reduction
+  double long_reduction = 0;       // rate of one product ~ (1024 / reduction)^long_reduction
 };
 
 // Shares of the peak that convolutions of one direction reach, on tensor cores (2-byte types, tf32)

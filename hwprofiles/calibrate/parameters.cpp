@@ -75,7 +75,17 @@ std::vector<ProfileParameter> matmul_parameters(const DeviceProfile& profile, Ke
     });
     if (!felt) continue;
     add_tile(found, tiles.name, tiles.tile);
-    if (!tiles.batched) continue;
+    if (!tiles.batched) {
+      found.push_back({.path = fmt::format("efficiency.tile.{}.long_reduction", tiles.name),
+                       .share = [tile = tiles.tile](DeviceProfile& p) -> double& {
+                         return (p.*tile).long_reduction;
+                       },
+                       .time = {},
+                       .lower = 0.004,
+                       .upper = 0.2,
+                       .spread = 1.5});
+      continue;
+    }
     found.push_back(
         {.path = fmt::format("efficiency.tile.{}.share", tiles.name),
          .share = [share = tiles.share](DeviceProfile& p) -> double& { return p.*share; },
