@@ -199,6 +199,18 @@ void GradientTape::hold_root_gradients() {
   }
 }
 
+// Returns what the training loop's variable names: the logits, or the fp32 copy of them on which
+// the loss is taken.
+TensorId GradientTape::returned_logits() const {
+  if (options_.hold_output != HoldOutput::kFp32Logits) return graph_.logits;
+  for (const Node& node : graph_.nodes) {
+    const bool reads = !node.inputs.empty() && node.inputs[0] == graph_.logits;
+    if (!reads || node.family->name != "cast" || node.outputs.empty()) continue;
+    if (graph_.tensors[node.outputs[0]].dtype == DType::kFloat32) return node.outputs[0];
+  }
+  return graph_.logits;
+}
+
 // Holds what the engine, the training loop and the model's forward name in variables.
 void GradientTape::hold_variables(OperatorId end) {
   hold_root_gradients();
@@ -209,9 +221,10 @@ void GradientTape::hold_variables(OperatorId end) {
   for (const auto& [gradient, since] : kept_gradients_)
     training_.holds.push_back({gradient, since, end, HoldKind::kLocal});
   if (graph_.loss.valid()) hold_content(graph_.loss, end);
-  if (graph_.logits.valid() && options_.hold_output) hold_content(graph_.logits, end);
+  const bool holds = options_.hold_output != HoldOutput::kNothing;
+  if (graph_.logits.valid() && holds) hold_content(returned_logits(), end);
   if (options_.evaluates && graph_.logits.valid()) hold_content(graph_.logits, end);
-  if (graph_.logits.valid() && graph_.loss.valid() && !options_.hold_output) {
+  if (graph_.logits.valid() && graph_.loss.valid() && !holds) {
     hold_content(graph_.logits, training_.part(PartKind::kForward).back());
   }
   for (const LocalVariable& local : graph_.locals) {

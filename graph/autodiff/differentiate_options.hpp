@@ -1,6 +1,7 @@
 // Settings of a differentiation beside the graph and the framework.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "graph/ir/dtype.hpp"
@@ -9,9 +10,16 @@ namespace tidemark {
 
 struct StageBoundary;  // stage_boundary.hpp
 
+// What the training loop's variable keeps of the model's result until the end of the step.
+enum class HoldOutput : std::uint8_t {
+  kNothing,
+  kLogits,
+  kFp32Logits,  // the model ends in logits.float(), as Llama's code did until 2024, and returns
+                // those
+};
+
 struct DifferentiateOptions {
-  // The caller keeps what the model returned until the end of the step.
-  bool hold_output = false;
+  HoldOutput hold_output = HoldOutput::kNothing;
   // Gradients of parameters are kept in this type; nullopt: in the parameter's own.
   std::optional<DType> gradient_dtype;
   // The graph is an evaluation_graph(): the training loop's variable keeps what the model returned.

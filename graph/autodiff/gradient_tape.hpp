@@ -64,6 +64,7 @@ class GradientTape final : public BackwardTape {
   void count_uses();
   void hold_content(TensorId tensor, OperatorId until);
   void find_creators();
+  [[nodiscard]] TensorId returned_logits() const;
   void hold_other_outputs(OperatorId end);
   void hold_variables(OperatorId end);
   void emit_ends();

@@ -1,6 +1,6 @@
 // Decoder-only language models that differ from Llama in where they normalise, what they add and
-// how positions enter: Falcon, Gemma 1 to 3, MPT, Nemotron, Phi, Phi-3, Qwen3 and StableLM, as
-// Hugging Face's eager modules compute them.
+// how positions enter: Falcon, Gemma 1 to 3, GPT-NeoX, MPT, Nemotron, Phi, Phi-3, Qwen3 and StableLM,
+// as Hugging Face's eager modules compute them.
 #pragma once
 
 #include <cstdint>
@@ -106,6 +106,7 @@ void check_decoder(const Decoder& config, const DecoderKeys& keys, const Decoder
 [[nodiscard]] DecoderConfig nemotron_defaults();
 [[nodiscard]] DecoderConfig phi_defaults();
 [[nodiscard]] DecoderConfig phi3_defaults();
+[[nodiscard]] DecoderConfig pythia_defaults();
 [[nodiscard]] DecoderConfig qwen3_defaults();
 [[nodiscard]] DecoderConfig stablelm_defaults();
 

@@ -239,6 +239,34 @@ DecoderConfig phi3_defaults() {
           .fused_gate = true};
 }
 
+// EleutherAI/pythia-6.9b: modeling_gpt_neox.py. A quarter of each head turns.
+DecoderConfig pythia_defaults() {
+  return {.layers = 32,
+          .width = 4096,
+          .heads = 32,
+          .kv_heads = 32,
+          .head_width = 128,
+          .ffn = 16384,
+          .vocab = 50432,
+          .positions = 2048,
+          .rotary_width = 32,
+          .norm = DecoderNorm::kLayer,
+          .block = DecoderBlock::kParallelNorms,
+          .fused_projection = true,
+          .gated = false,
+          .activation = "gelu",
+          .projection_bias = true,
+          .output_bias = true,
+          .ffn_bias = true,
+          .names = {.embedding = "embed_in",
+                    .attention = "attention",
+                    .fused = "query_key_value",
+                    .output = "dense",
+                    .up = "dense_h_to_4h",
+                    .down = "dense_4h_to_h",
+                    .final_norm = "final_layer_norm"}};
+}
+
 // Qwen/Qwen3-8B: modeling_qwen3.py, Llama with norms of queries and keys and heads of any width.
 DecoderConfig qwen3_defaults() {
   return {.layers = 36,
@@ -303,6 +331,15 @@ std::vector<ModelPreset> decoder_presets() {
              sized(phi3_defaults(), {40, 5120, 40, 10, 128, 17920, 32064, 4096})),
       preset("phi-4", "Phi 4, 14.7 B parameters, grouped queries",
              sized(phi3_defaults(), {40, 5120, 40, 10, 128, 17920, 100352, 16384})),
+      preset("pythia-410m", "Pythia (GPT-NeoX), 405 M parameters",
+             sized(pythia_defaults(), {24, 1024, 16, 16, 64, 4096, 50304, 2048})),
+      preset("pythia-1.4b", "Pythia (GPT-NeoX), 1.41 B parameters",
+             sized(pythia_defaults(), {24, 2048, 16, 16, 128, 8192, 50304, 2048})),
+      preset("pythia-6.9b", "Pythia (GPT-NeoX), 6.86 B parameters", pythia_defaults()),
+      preset("pythia-12b", "Pythia (GPT-NeoX), 11.8 B parameters",
+             sized(pythia_defaults(), {36, 5120, 40, 40, 128, 20480, 50688, 2048})),
+      preset("gpt-neox-20b", "GPT-NeoX, 20.6 B parameters",
+             sized(pythia_defaults(), {44, 6144, 64, 64, 96, 24576, 50432, 2048})),
       preset("qwen3-0.6b", "Qwen3, 596 M parameters, tied embeddings",
              tied(decoder_presets_detail::qwen3(28, 1024, 16, 3072))),
       preset("qwen3-1.7b", "Qwen3, 1.72 B parameters, tied embeddings",
@@ -315,6 +352,8 @@ std::vector<ModelPreset> decoder_presets() {
       preset("qwen3-32b", "Qwen3, 32.8 B parameters",
              decoder_presets_detail::qwen3(64, 5120, 64, 25600)),
       preset("stablelm-3b-4e1t", "StableLM, 2.80 B parameters", stablelm_defaults()),
+      preset("stablelm-base-alpha-3b", "StableLM alpha (GPT-NeoX), 3.64 B parameters",
+             sized(pythia_defaults(), {16, 4096, 32, 32, 128, 16384, 50688, 4096})),
       preset("stablelm-2-1.6b", "StableLM 2, 1.64 B parameters",
              decoder_presets_detail::stablelm_2_1_6b()),
   };
