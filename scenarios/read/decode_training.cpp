@@ -20,6 +20,7 @@ constexpr std::string_view kDefaultFramework = "torch-2.4-cuda";
 constexpr std::array<std::string_view, 2> kAttentions{"math", "flash"};
 constexpr std::array<std::string_view, 3> kCompilers{"none", "inductor", "regional"};
 constexpr std::array<std::string_view, 2> kHosts{"eager", "cuda_graphs"};
+constexpr std::array<std::string_view, 3> kHeld{"false", "true", "fp32"};
 constexpr std::array<std::string_view, 2> kMemoryFormats{"contiguous", "channels_last"};
 // Losses of the model, and Megatron's cross-entropy, which computes in place.
 constexpr std::string_view kMegatronLoss = "megatron_cross_entropy";
@@ -70,6 +71,13 @@ std::optional<CompileScope> decode_compile(const Decoder& training,
                                             framework.name));
   }
   return compiler == "regional" ? CompileScope::kBlocks : CompileScope::kModel;
+}
+
+// `fp32`: the model ends in logits.float(), and the training loop keeps those.
+HoldOutput decode_hold_output(const Decoder& training) {
+  const std::string held = training.optional_word("hold_output", kHeld, "false");
+  if (held == "false") return HoldOutput::kNothing;
+  return held == "fp32" ? HoldOutput::kFp32Logits : HoldOutput::kLogits;
 }
 
 HostClock decode_host(const Decoder& training, const FrameworkRules& framework) {
@@ -284,7 +292,7 @@ TrainingOptions decode_training(const Decoder& scenario, const ModelReference& m
   options.steps = training.optional<int>("steps", steps + (skips ? options.loss_scale->skipped : 0),
                                          between(1, kMaxSteps));
   options.zero_grad = decode_zero_grad(training, *options.framework);
-  options.hold_output = training.optional<bool>("hold_output", false);
+  options.hold_output = decode_training_detail::decode_hold_output(training);
   options.autocast_cache = training.optional<bool>("autocast_cache", true);
   if (training.has("loader")) options.loader = decode_loader(training.required_child("loader"));
   options.compile = decode_training_detail::decode_compile(training, *options.framework);

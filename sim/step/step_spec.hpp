@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "graph/autodiff/differentiate_options.hpp"
 #include "graph/ir/graph.hpp"
 #include "graph/ir/training_graph.hpp"
 #include "graph/models/model_options.hpp"
@@ -59,7 +60,7 @@ struct TrainingOptions {
   std::optional<LossScaleOptions> loss_scale;
   std::optional<double> clip_grad_norm;  // the largest norm of all gradients
   std::optional<EmaOptions> ema;
-  bool hold_output = false;
+  HoldOutput hold_output = HoldOutput::kNothing;
   bool autocast_cache = true;
   Fp8Recipe fp8 = Fp8Recipe::kDelayed;  // recipe of fp8_mixed
   std::optional<CompileScope> compile;  // torch.compile

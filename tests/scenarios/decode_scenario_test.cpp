@@ -48,7 +48,7 @@ TEST_SUITE("unit") {
     CHECK(s.training.framework->name == "torch-2.4-cuda");
     CHECK_FALSE(s.training.gradient_dtype.has_value());
     CHECK(s.training.zero_grad == ZeroGrad::kNone);
-    CHECK_FALSE(s.training.hold_output);
+    CHECK(s.training.hold_output == HoldOutput::kNothing);
     CHECK(s.training.autocast_cache);
     CHECK(s.allocator->traits().name == "torch");
     CHECK(s.policies.empty());
@@ -103,7 +103,7 @@ report: {dir: out, formats: [json]}
     CHECK(s.training.model.dropout == 0.1);
     CHECK(s.training.zero_grad == ZeroGrad::kZero);
     CHECK(s.training.gradient_dtype == DType::kFloat32);
-    CHECK(s.training.hold_output);
+    CHECK(s.training.hold_output == HoldOutput::kLogits);
     CHECK_FALSE(s.training.autocast_cache);
     CHECK(s.allocator->traits().name == "ideal");
     CHECK(s.policy_names == std::vector<std::string>{"checkpoint_every", "revolve", "eviction"});
@@ -291,7 +291,7 @@ report: {dir: out, formats: [json]}
     CHECK(refusal_with("training: {optimizer: adamm}\n")
               .starts_with("s.yaml:3:23: training.optimizer: "));
     CHECK(refusal_with("training: {hold_output: yes}\n") ==
-          "s.yaml:3:25: training.hold_output: expected true or false, found 'yes'; write true");
+          "s.yaml:3:25: training.hold_output: expected one of false, true, fp32, found 'yes'");
     CHECK(refusal_with("training: 4\n") == "s.yaml:3:11: training: expected a mapping, found '4'");
   }
 
