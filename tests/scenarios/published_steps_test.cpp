@@ -13,11 +13,12 @@ namespace {
 std::string scenario_of(const std::string& family, const std::string& precision) {
   const CsvTable table = parse_csv(
       "source,model,gpu,n_gpus,gpu_profile,tp,pp,cp,ep,sp,zero,cpu_offload,precision_norm,"
-      "recompute_norm,attention,compile,optimizer_norm,finetune,model_family,layers_n,hidden_n,"
+      "recompute_norm,attention,compile,optimizer_norm,other,finetune,model_family,layers_n,hidden_"
+      "n,"
       "heads_n,kv_heads_n,head_dim_n,ffn_n,vocab_n,seq_n,micro_batch_n,accumulation,metric_norm,"
       "value_si,usable_memory,usable_time\n"
       "someone@1 table,a model,A100,8,a100-sxm-80gb,1,1,1,1,0,3,none," +
-          precision + ",none,flash,0,adamw,pretrain," + family +
+          precision + ",none,flash,0,adamw,DALI; NHWC for AMP,pretrain," + family +
           ",4,256,4,4,64,1024,512,128,2,1,tokens_per_second_per_gpu,1000,0,1\n",
       "steps.csv");
   const MeasuredSteps read = read_measured_steps(table, {});
@@ -44,6 +45,11 @@ TEST_SUITE("unit") {
     CHECK_FALSE(says(gpt, "framework"));
     CHECK(says(gpt, "fsdp: {version: 1, param_dtype: bf16}"));
     CHECK(says(scenario_of("llama", "bf16_fsdp"), "preset: llama-2-7b"));
+    CHECK(says(scenario_of("stablelm", "bf16_fsdp"), "preset: stablelm-base-alpha-3b"));
+    CHECK(says(scenario_of("phi3", "bf16_fsdp"), "preset: phi-3-mini"));
+    // The layout of 16-bit steps only.
+    CHECK(says(scenario_of("resnet50", "fp16_autocast"), "memory_format: channels_last"));
+    CHECK_FALSE(says(scenario_of("resnet50", "tf32"), "memory_format"));
   }
 }
 

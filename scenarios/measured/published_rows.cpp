@@ -1,0 +1,91 @@
+#include "scenarios/measured/published_rows.hpp"
+
+#include <array>
+
+#include <fmt/format.h>
+
+namespace tidemark {
+namespace published_rows_detail {
+namespace {
+
+struct MetricName {
+  std::string_view name;
+  StepMetric metric;
+  bool memory;
+};
+constexpr auto kMetrics = std::to_array<MetricName>(
+    {{"step_time", StepMetric::kStepTime, false},
+     {"tokens_per_second_per_gpu", StepMetric::kTokensPerSecondPerGpu, false},
+     {"samples_per_second_per_gpu", StepMetric::kSamplesPerSecondPerGpu, false},
+     {"tflops_per_gpu", StepMetric::kFlopsPerGpu, false},
+     {"peak_allocated", StepMetric::kPeakAllocated, true},
+     {"peak_reserved", StepMetric::kPeakReserved, true},
+     {"peak_active", StepMetric::kPeakActive, true},
+     {"device_used", StepMetric::kDeviceUsed, true},
+     {"out_of_memory", StepMetric::kDoesNotFit, true}});
+
+const MetricName& metric_called(const std::string& name) {
+  for (const MetricName& known : kMetrics) {
+    if (known.name == name) return known;
+  }
+  throw NotMapped{fmt::format("metric {}", name)};
+}
+
+std::string source_of(const std::string& source) {
+  return source.substr(0, source.find_first_of("@ "));
+}
+
+}  // namespace
+}  // namespace published_rows_detail
+
+std::string hardware_of(const PublishedDevice& device) {
+  return fmt::format("{{gpu: '{}', count: {}{}}}", device.gpu, device.count,
+                     device.room ? ", hbm: {capacity: 8TiB}" : "");
+}
+
+std::int64_t ranks_of(const RowReader& row, const char* column) {
+  return row.text(column).empty() ? 1 : row.count(column);
+}
+
+std::string policy_list(const std::vector<std::string>& policies) {
+  return fmt::format("[{}]", fmt::join(policies, ", "));
+}
+
+MeasuredSteps read_published_rows(const CsvTable& table, const StepTableOptions& options,
+                                  const PublishedScenario& scenario_of) {
+  MeasuredSteps result{.file = table.file, .steps = {}, .refused = {}, .other = {}};
+  for (const CsvRow& row : table.rows) {
+    const RowReader reader(table, row);
+    try {
+      const published_rows_detail::MetricName& metric =
+          published_rows_detail::metric_called(reader.text("metric_norm"));
+      if (reader.text(metric.memory ? "usable_memory" : "usable_time") != "1")
+        throw NotMapped{"rows marked as not usable for their metric"};
+      if (reader.text("value_si").empty()) throw NotMapped{"values without a unit"};
+      const double value = reader.positive("value_si");
+      const PublishedDevice device{
+          .gpu = options.gpu.empty() ? reader.text("gpu_profile") : options.gpu,
+          .count = static_cast<int>(reader.count("n_gpus")),
+          .room = metric.metric != StepMetric::kDoesNotFit};
+      if (device.gpu.empty() || device.gpu == "unknown") throw NotMapped{"no GPU stated"};
+      MeasuredStep step{
+          .group = fmt::format("{} {}", published_rows_detail::source_of(reader.text("source")),
+                               reader.text("precision_norm")),
+          .text =
+              fmt::format("{} on {} {}", reader.text("model"), device.count, reader.text("gpu")),
+          .line = row.line,
+          .scenario = scenario_of(reader, device),
+          .metric = metric.metric,
+          .value = value,
+          .gpus = device.count};
+      result.steps.push_back(std::move(step));
+    } catch (const RowFault& fault) {
+      result.refused.push_back({.file = table.file, .line = row.line, .problem = fault.problem});
+    } catch (const NotMapped& reason) {
+      ++result.other[reason.reason];
+    }
+  }
+  return result;
+}
+
+}  // namespace tidemark

@@ -1,0 +1,46 @@
+// What the tables of published steps have in common: metrics by name, and rows that cannot be said
+// as a scenario.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "hwprofiles/measured/row_reader.hpp"
+#include "scenarios/measured/step_tables.hpp"
+
+namespace tidemark {
+
+// A row that is right and cannot be said as a scenario. Caught by read_published_rows().
+struct NotMapped {
+  std::string reason;
+};
+
+// Where a published step ran.
+struct PublishedDevice {
+  std::string gpu;
+  int count = 1;
+  bool room = true;  // a time is that of a step whose memory suffices, and a peak is not cut off
+};
+
+// Returns the YAML of a row's `hardware`.
+[[nodiscard]] std::string hardware_of(const PublishedDevice& device);
+
+// Returns a cell's whole number, 1 for an empty one. Throws RowFault.
+[[nodiscard]] std::int64_t ranks_of(const RowReader& row, const char* column);
+
+[[nodiscard]] std::string policy_list(const std::vector<std::string>& policies);
+
+// Reads the rows that are usable for their metric; scenario_of() returns the YAML of one and may
+// throw NotMapped and RowFault.
+using PublishedScenario = std::function<std::string(const RowReader&, const PublishedDevice&)>;
+[[nodiscard]] MeasuredSteps read_published_rows(const CsvTable& table,
+                                                const StepTableOptions& options,
+                                                const PublishedScenario& scenario_of);
+
+// Steps on many GPUs with the columns of parallel runs, each said as its system ran it.
+[[nodiscard]] bool is_parallel_table(const CsvTable& table);
+[[nodiscard]] MeasuredSteps read_parallel_runs(const CsvTable& table,
+                                               const StepTableOptions& options);
+
+}  // namespace tidemark

@@ -1,0 +1,125 @@
+// Published runs on many GPUs as scenarios: the rules of each system and of its versions.
+#include <string>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "hwprofiles/measured/csv_table.hpp"
+#include "scenarios/measured/measured_steps.hpp"
+#include "tests/cli/command_runner.hpp"
+
+namespace tidemark::parallel_runs_test {
+namespace {
+
+// What a row says beside a made-up step of a Llama of 4 layers on 8 GPUs.
+struct Run {
+  std::string source;
+  std::string parallelism = "FSDP2 8";
+  std::string precision = "bf16_fsdp";
+  std::string recompute = "full";
+  std::string other;
+  int tensor = 1;
+  int context = 1;
+  std::string zero = "3";
+  std::string metric = "peak_reserved";
+};
+
+MeasuredSteps read(const Run& run) {
+  const CsvTable table = parse_csv(
+      fmt::format(
+          "id,source,model,layers,hidden,heads,kv_heads,ffn,vocab,seq,micro_batch,gpu,n_gpus,"
+          "parallelism,precision,optimizer,other,gpu_profile,tp,pp,vpp,cp,ep,dp,sp,zero,"
+          "zero_group,precision_norm,recompute_norm,optimizer_norm,accumulation,schedule,"
+          "metric_norm,value_si,usable_memory,usable_time\n"
+          "x,{},Llama-3-8B,4,256,4,4,512,1024,128,2,H100,8,{},{},AdamW,\"{}\",h100-sxm-80gb,{},1,1,"
+          "{},1,8,,{},8,{},{},adamw,1,,{},1e9,1,1\n",
+          run.source, run.parallelism, run.precision, run.other, run.tensor, run.context, run.zero,
+          run.precision, run.recompute, run.metric),
+      "runs.csv");
+  return read_measured_steps(table, {});
+}
+
+std::string scenario_of(const Run& run) {
+  const MeasuredSteps steps = read(run);
+  REQUIRE(steps.steps.size() == 1);
+  return steps.steps.front().scenario;
+}
+
+bool says(const std::string& scenario, const char* words) {
+  return scenario.find(words) != std::string::npos;
+}
+
+// Bytes at the peak of the optimizer's phase, when everything but what the loop holds is gone.
+std::int64_t optimizer_peak(const char* held) {
+  const testing::Workspace workspace;
+  const testing::Outcome run = workspace.run(fmt::format(
+      "run llama --gpu a100-sxm-80gb -s model.layers=1 -s model.vocab=2048 -s "
+      "training.sequence=512 "
+      "-s training.precision=bf16 -s training.optimizer.name=sgd -s training.hold_output={} --json",
+      held));
+  REQUIRE(run.code == 0);
+  return nlohmann::json::parse(run.out)
+      .at("points")[0]
+      .at("memory")
+      .at("phase_peaks")
+      .at("optimizer")
+      .get<std::int64_t>();
+}
+
+}  // namespace
+
+TEST_SUITE("unit") {
+  TEST_CASE("torchtitan kept its logits until June 2024, and one unit of embedding and head") {
+    const std::string early = scenario_of({.source = "pytorch/torchtitan#165"});
+    CHECK(says(early, "hold_output: fp32"));
+    CHECK(says(early, "keep_gathered: [layers.3]"));
+    CHECK(says(early, "implementation: foreach"));
+    const std::string later = scenario_of({.source = "pytorch/torchtitan#481"});
+    CHECK_FALSE(says(later, "hold_output"));
+    CHECK(says(later, "keep_gathered: [layers.3]"));
+    const std::string today =
+        scenario_of({.source = "pytorch/torchtitan#1884", .other = "torch.compile", .context = 2});
+    CHECK_FALSE(says(today, "hold_output"));
+    CHECK(says(today, "units: [embed_tokens, blocks, [norm, lm_head]]"));
+    CHECK(says(today, "implementation: fused"));
+    CHECK(says(today, "compile: regional"));
+    CHECK(says(today, "context_parallel: {size: 2, kind: all_gather}"));
+    CHECK(says(scenario_of({.source = "pytorch/torchtitan#165", .parallelism = "FSDP1 8"}),
+               "fsdp: {version: 1, reshard_after_forward: true, param_dtype: bf16"));
+  }
+
+  TEST_CASE("atorch autocasts over fp32 units, and its pipelines have no sequence parallelism") {
+    const std::string sharded = scenario_of({.source = "intelligent-machine-learning/dlrover@1",
+                                             .parallelism = "FSDP1 per LlamaDecoderLayer",
+                                             .precision = "bf16_autocast",
+                                             .other = "LoRA r=16 on q,k"});
+    CHECK(says(sharded, "precision: bf16_autocast"));
+    CHECK_FALSE(says(sharded, "param_dtype"));
+    CHECK(says(sharded, "lora: {rank: 16, targets: [q_proj, k_proj]}"));
+    const std::string pipeline =
+        scenario_of({.source = "intelligent-machine-learning/dlrover@1",
+                     .parallelism = "DeepSpeed PipelineEngine TP2 PP1 DP4 ZeRO-1",
+                     .precision = "fp16_mixed",
+                     .tensor = 2,
+                     .zero = "1"});
+    CHECK(says(pipeline, "tensor_parallel: {size: 2, sequence: false}"));
+    CHECK(says(pipeline, "zero: {stage: 1}"));
+  }
+
+  TEST_CASE("rows that cannot be said are counted by reason") {
+    CHECK(read({.source = "a", .precision = "fp8_fsdp"}).other.count("precision fp8_fsdp") == 1);
+    CHECK(read({.source = "a", .recompute = "modules"}).other.count("recomputation modules") == 1);
+    CHECK(read({.source = "a", .metric = "mfu"}).other.count("metric mfu") == 1);
+  }
+
+  TEST_CASE(
+      "a loop that keeps the logits has them in the optimizer, in fp32 if the model upcasts") {
+    constexpr std::int64_t kLogits = 512 * 2048;
+    const std::int64_t none = optimizer_peak("false");
+    CHECK(optimizer_peak("true") - none == 2 * kLogits);
+    CHECK(optimizer_peak("fp32") - none == 4 * kLogits);
+  }
+}
+
+}  // namespace tidemark::parallel_runs_test
