@@ -128,7 +128,9 @@ CalibratedClass Calibrator::fit_class(FitClass fit_class, const std::vector<std:
     if (o.floor && std::find(floors.begin(), floors.end(), *o.floor) == floors.end())
       floors.push_back(*o.floor);
   }
-  const std::vector<ProfileParameter> parameters = parameters_of(fit_class, fitted_, kernels);
+  // Where all rows are held out there is nothing to fit, and the figures stay.
+  const std::vector<ProfileParameter> parameters =
+      mine.empty() ? std::vector<ProfileParameter>() : parameters_of(fit_class, fitted_, kernels);
   std::vector<FitVariable> variables;
   variables.reserve(parameters.size());
   for (const ProfileParameter& p : parameters) {
@@ -203,7 +205,8 @@ void Calibrator::fit(Calibration& result) {
     if (held_out_[i] != 0) held.push_back(i);
   }
   for (std::size_t c = 0; c < rows.size(); ++c) {
-    if (!rows[c].empty()) result.classes.push_back(fit_class(static_cast<FitClass>(c), rows[c]));
+    if (rows[c].empty()) continue;
+    result.classes.push_back(fit_class(static_cast<FitClass>(c), rows[c]));
   }
   add_groups(held, result);
 }

@@ -1,12 +1,27 @@
 #include "scenarios/measured/measured_files.hpp"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include "graph/core/errors.hpp"
 #include "sim/memory/trace/text_file.hpp"
 
 namespace tidemark {
+namespace measured_files_detail {
+namespace {
+
+// What `nsys stats` writes to its output before the table: which files it processes, and the title.
+bool is_preamble(std::string_view line) {
+  constexpr auto kStarts = std::to_array<std::string_view>(
+      {"Generating ", "Processing ", "Exporting ", "NOTICE: ", "[", " ** ", "** "});
+  return std::any_of(kStarts.begin(), kStarts.end(),
+                     [&](std::string_view start) { return line.starts_with(start); }) ||
+         line.find_first_not_of(" \t\r") == std::string_view::npos;
+}
+
+}  // namespace
+}  // namespace measured_files_detail
 
 std::vector<std::string> measured_files(std::span<const std::string> paths) {
   namespace fs = std::filesystem;
@@ -39,9 +54,11 @@ std::vector<std::string> measured_files(std::span<const std::string> paths) {
 CsvTable read_csv_file(const std::string& path) {
   LineReader lines(path);
   std::string text;
+  bool begun = false;
   for (std::string_view line; lines.next(line);) {
-    text += line;
-    text += '\n';
+    begun = begun || !measured_files_detail::is_preamble(line);
+    if (begun) text += line;
+    text += '\n';  // lines keep their numbers
   }
   CsvTable table = parse_csv(text, path);
   if (table.rows.empty()) throw UserError({.file = path}, {}, "the table has no rows");

@@ -21,6 +21,13 @@ constexpr std::string_view kChildren = "NumChild";
 
 using Shapes = std::vector<std::vector<std::int64_t>>;
 
+// Whether the columns are those of cuda_gpu_trace, cuda_api_trace or one of the sums
+// (cuda_gpu_kern_sum, nvtx_sum).
+bool is_of_kernels(const CsvTable& table) {
+  return table.has("Total Time (ns)") || (table.has("Duration (ns)") && table.has("CorrId")) ||
+         (table.has("Duration (ns)") && table.has("CorrID"));
+}
+
 // Reads "[[6], [8, 4], []]"; nothing where a list is not closed or an extent is no number. What
 // follows the list is left alone.
 std::optional<Shapes> shapes_of(std::string_view text) {
@@ -66,10 +73,17 @@ std::optional<ProfiledCall> call_of(std::string_view name, DType type) {
 }  // namespace nsight_ranges_detail
 
 bool is_nsight_table(const CsvTable& table) {
-  return table.has(nsight_ranges_detail::kName) && table.has(nsight_ranges_detail::kDuration);
+  return table.has(nsight_ranges_detail::kName) &&
+         (table.has(nsight_ranges_detail::kDuration) || nsight_ranges_detail::is_of_kernels(table));
 }
 
 MeasuredTable read_nsight_ranges(const CsvTable& table, std::optional<DType> dtype) {
+  if (!table.has(nsight_ranges_detail::kDuration)) {
+    throw UserError({.file = table.file}, {},
+                    "is a report of Nsight Systems about kernels or calls, which say neither their "
+                    "operator nor its shapes; export the ranges of PyTorch's operators: nsys stats "
+                    "--report nvtx_gpu_proj_trace --format csv");
+  }
   if (!dtype) {
     throw UserError({.file = table.file}, {},
                     "ranges of Nsight Systems do not say the type of their operators: add --dtype "

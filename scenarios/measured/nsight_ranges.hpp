@@ -19,11 +19,11 @@
 
 namespace tidemark {
 
-// Whether the columns are those of the report.
+// Whether the columns are those of the report, or of another one of Nsight Systems.
 [[nodiscard]] bool is_nsight_table(const CsvTable& table);
 
-// Reads the report as operators of a type, fp32, tf32, fp16 or bf16. Throws UserError: no type, no
-// ranges of operators with shapes.
+// Reads the report as operators of a type, fp32, tf32, fp16 or bf16. Throws UserError: another
+// report, no type, no ranges of operators with shapes.
 [[nodiscard]] MeasuredTable read_nsight_ranges(const CsvTable& table, std::optional<DType> dtype);
 
 }  // namespace tidemark

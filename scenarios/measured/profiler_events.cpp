@@ -45,7 +45,8 @@ std::vector<std::string> texts_in(const Json& object, const char* key) {
 // Returns the shapes of the arguments; one of a list of tensors counts as none.
 std::vector<Dims> shapes_in(const Json& arguments) {
   std::vector<Dims> shapes;
-  const auto found = arguments.find("Input Dims");
+  auto found = arguments.find("Input Dims");
+  if (found == arguments.end()) found = arguments.find("Input dims");  // before PyTorch 1.12
   if (found == arguments.end() || !found->is_array()) return shapes;
   for (const Json& item : *found) {
     Dims& shape = shapes.emplace_back();
@@ -85,7 +86,8 @@ void add_kernel(const Json& event, const Json& arguments, ProfilerEvents& trace,
   const auto duration = event.find("dur");  // microseconds
   if (duration == event.end() || !duration->is_number()) return;
   if (!devices.used) devices.used = integer_in(arguments, "device");
-  const auto id = integer_in(arguments, "External id");
+  auto id = integer_in(arguments, "External id");
+  if (!id) id = integer_in(arguments, "external id");  // PyTorch 1.8 to 1.12
   if (!id) {
     ++trace.kernels_of_none;
     return;
@@ -98,10 +100,11 @@ void add_event(const Json& event, int number, ProfilerEvents& trace, Devices& de
   const auto arguments = event.find("args");
   if (arguments == event.end() || !arguments->is_object()) return;
   const std::string category = text_in(event, "cat");
-  if (category == "kernel" || category == "gpu_memcpy" || category == "gpu_memset")
+  if (category == "kernel" || category == "gpu_memcpy" || category == "gpu_memset" ||
+      category == "Kernel" || category == "Memcpy" || category == "Memset")
     return add_kernel(event, *arguments, trace, devices);
   const auto id = integer_in(*arguments, "External id");
-  if (category != "cpu_op" || !id) return;
+  if ((category != "cpu_op" && category != "Operator") || !id) return;
   ProfiledCall call{.name = text_in(event, "name"),
                     .dims = shapes_in(*arguments),
                     .types = types_in(*arguments),

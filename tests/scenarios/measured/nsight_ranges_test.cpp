@@ -93,6 +93,29 @@ TEST_SUITE("unit") {
     REQUIRE(held.code == 0);
     CHECK(nlohmann::json::parse(held.out).at("groups").at(0).at("median").get<double>() < 0.1);
     CHECK(contains(workspace.run("validate step.csv --dtype bf16").out, "add --gpu NAME"));
+    // What nsys writes before the table when its output goes to a file.
+    workspace.write(
+        "captured.csv",
+        "Generating SQLite file step.sqlite from step.nsys-rep\nProcessing [step.sqlite] "
+        "with [nvtx_gpu_proj_trace.py]... \n\n ** NVTX GPU Projection Trace "
+        "(nvtx_gpu_proj_trace):\n\n" +
+            report(rows));
+    const Outcome captured =
+        workspace.run("calibrate a100-sxm-80gb captured.csv -o captured.yaml --dtype bf16");
+    CAPTURE(captured.err);
+    CHECK(captured.code == 0);
+    CHECK(contains(captured.out, "fitted to (rows of each class): matmul "));
+    CHECK(contains(captured.out, " of 40\n"));
+    // Reports of kernels and calls do not say operators.
+    workspace.write("kernels.csv",
+                    "Time (%),Total Time (ns),Instances,Avg (ns),Name\n70.0,700,10,70.0,sgemm\n");
+    workspace.write("calls.csv", "Start (ns),Duration (ns),CorrId,Strm,Name\n1,7,10,7,sgemm\n");
+    for (const char* file : {"kernels.csv", "calls.csv"}) {
+      const Outcome other =
+          workspace.run(fmt::format("calibrate a100-sxm-80gb {} -o o.yaml --dtype bf16", file));
+      CHECK(other.code == 2);
+      CHECK(contains(other.err, "--report nvtx_gpu_proj_trace"));
+    }
     workspace.write("bare.csv", report(range("forward", 5)));
     CHECK(contains(workspace.run("validate bare.csv --dtype bf16 --gpu a100-sxm-80gb").err,
                    "emit_nvtx(record_shapes=True)"));

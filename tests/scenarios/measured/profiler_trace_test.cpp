@@ -319,6 +319,40 @@ TEST_SUITE("unit") {
     CHECK(fitted.code == 0);
     CHECK(median(" --gpu ./mine.yaml") < 0.05);
   }
+
+  TEST_CASE("traces of PyTorch 1.8 to 1.12 name categories and ids otherwise") {
+    TraceFile trace;
+    trace.call("aten::mm", {{8, 4}, {4, 6}}, kHalf, kNoNumbers, {{"h16816gemm", 3.5}});
+    std::string text = trace.text();
+    const auto replace = [&](const std::string& from, const std::string& to) {
+      for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + 1))
+        text.replace(at, from.size(), to);
+    };
+    replace("\"cat\":\"cpu_op\"", "\"cat\":\"Operator\"");
+    replace("\"cat\":\"kernel\"", "\"cat\":\"Kernel\"");
+    replace("\"Input Dims\"", "\"Input dims\"");
+    const std::size_t kernel = text.find("\"External id\"", text.find("\"cat\":\"Kernel\""));
+    text.replace(kernel, 13, "\"external id\"");
+    const Workspace workspace;
+    workspace.write("step.json", text);
+    const MeasuredTable table = read_profiler_trace((workspace.folder() / "step.json").string());
+    REQUIRE(table.operators.size() == 1);
+    CHECK(table.operators[0].text == "matmul 8x6x4");
+  }
+
+  TEST_CASE("figures of a class whose rows are all held out stay as they are") {
+    TraceFile trace;
+    trace.call("aten::mm", {{4096, 4096}, {4096, 4096}}, kHalf, kNoNumbers, {{"h16816gemm", 600}});
+    const Workspace workspace;
+    workspace.write("step.json", trace.text());
+    const Outcome run =
+        workspace.run("calibrate a100-sxm-80gb step.json -o mine.yaml --held-out 0.9");
+    CAPTURE(run.out);
+    REQUIRE(run.code == 0);
+    const std::string written = workspace.read("mine.yaml");
+    const bool held = contains(run.out, "matmul 0 of 1");
+    CHECK(held != contains(written, "matmul"));
+  }
 }
 
 }  // namespace tidemark::profiler_trace_test
