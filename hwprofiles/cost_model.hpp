@@ -24,7 +24,7 @@
 // of the operator; tests/hwprofiles/calibrate/calibrate_test.cpp):
 //   DeepBench V100  products 5.4 %; convolutions forward 12 %, data gradient 16 %, weight gradient
 //                   26 %
-//   NeuSight fp32   A100-PCIE: batched products 2.3 %, linear 6 %, softmax 5 %, layer norm 4 %,
+//   NeuSight fp32   A100-PCIE: batched products 2.4 %, linear 5 %, softmax 4 %, layer norm 4 %,
 //                   additions 2 %; V100-PCIE: 10, 5, 3, 2 and 1 %
 //   attention       FlashAttention-2: 0.5 % on A100, 0.8 % on H100 (curves read off figures)
 // Mean errors are up to twice as large.
