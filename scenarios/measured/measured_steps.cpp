@@ -42,7 +42,8 @@ std::string_view name_of(StepMetric metric) {
                                          "device_used",
                                          "fits",
                                          "does_not_fit",
-                                         "flops_per_gpu"};
+                                         "flops_per_gpu",
+                                         "hardware_flops_per_gpu"};
   return kNames[static_cast<std::size_t>(metric)];
 }
 
@@ -75,6 +76,9 @@ double predicted(const MeasuredStep& step, const PointResult& point) {
       return point.status == PointStatus::kFits ? 0 : 1;
     case StepMetric::kFlopsPerGpu:
       return point.step_flops.count / seconds;
+    case StepMetric::kHardwareFlopsPerGpu:
+      return point.step_flops.count / seconds * point.hardware_flops_utilization /
+             point.model_flops_utilization;
   }
   return 0;
 }

@@ -30,9 +30,10 @@ enum class StepMetric {
   kPeakReserved,
   kPeakActive,
   kDeviceUsed,
-  kFits,         // measured: 1; predicted: 1 where it fits, else 0
-  kDoesNotFit,   // measured: 1; predicted: 1 where it does not fit, else 0
-  kFlopsPerGpu,  // model flops per second
+  kFits,                 // measured: 1; predicted: 1 where it fits, else 0
+  kDoesNotFit,           // measured: 1; predicted: 1 where it does not fit, else 0
+  kFlopsPerGpu,          // model flops per second
+  kHardwareFlopsPerGpu,  // the same with what is recomputed
 };
 
 struct MeasuredStep {

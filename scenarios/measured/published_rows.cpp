@@ -31,6 +31,13 @@ const MetricName& metric_called(const std::string& name) {
   throw NotMapped{fmt::format("metric {}", name)};
 }
 
+// A rate may count what is recomputed.
+StepMetric kind_of(StepMetric metric, const CsvTable& table, const RowReader& row) {
+  const bool recomputed = metric == StepMetric::kFlopsPerGpu && table.has("flops_kind") &&
+                          row.text("flops_kind") == "hardware";
+  return recomputed ? StepMetric::kHardwareFlopsPerGpu : metric;
+}
+
 std::string source_of(const std::string& source) {
   return source.substr(0, source.find_first_of("@ "));
 }
@@ -75,7 +82,7 @@ MeasuredSteps read_published_rows(const CsvTable& table, const StepTableOptions&
               fmt::format("{} on {} {}", reader.text("model"), device.count, reader.text("gpu")),
           .line = row.line,
           .scenario = scenario_of(reader, device),
-          .metric = metric.metric,
+          .metric = published_rows_detail::kind_of(metric.metric, table, reader),
           .value = value,
           .gpus = device.count};
       result.steps.push_back(std::move(step));

@@ -1,5 +1,6 @@
 // Rows of published training steps as scenarios: what their families of models are.
 #include <string>
+#include <utility>
 
 #include <doctest/doctest.h>
 
@@ -50,6 +51,24 @@ TEST_SUITE("unit") {
     // The layout of 16-bit steps only.
     CHECK(says(scenario_of("resnet50", "fp16_autocast"), "memory_format: channels_last"));
     CHECK_FALSE(says(scenario_of("resnet50", "tf32"), "memory_format"));
+  }
+
+  TEST_CASE("a rate of flops counts what is recomputed where its row says so") {
+    const std::string row =
+        "source,model,gpu,n_gpus,gpu_profile,tp,pp,cp,ep,sp,zero,cpu_offload,precision_norm,"
+        "recompute_norm,attention,compile,optimizer_norm,other,finetune,model_family,layers_n,"
+        "hidden_n,heads_n,kv_heads_n,head_dim_n,ffn_n,vocab_n,seq_n,micro_batch_n,accumulation,"
+        "metric_norm,flops_kind,value_si,usable_memory,usable_time\n"
+        "a@1,a "
+        "model,A100,1,a100-sxm-80gb,1,1,1,1,0,0,none,fp16_mixed,full,math,0,adam,,pretrain,gpt,"
+        "4,256,4,4,64,1024,512,128,2,1,tflops_per_gpu,";
+    for (const auto& [kind, metric] : {std::pair("hardware", StepMetric::kHardwareFlopsPerGpu),
+                                       std::pair("model", StepMetric::kFlopsPerGpu)}) {
+      const MeasuredSteps read =
+          read_measured_steps(parse_csv(row + kind + ",1e14,0,1\n", "steps.csv"), {});
+      REQUIRE(read.steps.size() == 1);
+      CHECK(read.steps.front().metric == metric);
+    }
   }
 }
 
