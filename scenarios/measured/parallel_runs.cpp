@@ -207,8 +207,10 @@ std::string training_of(const RowReader& row, System system) {
       fmt::format("micro_batch: {}, accumulate: {}, sequence: {}, precision: {}, optimizer: {}",
                   row.count("micro_batch"), ranks_of(row, "accumulation"), row.count("seq"),
                   precision_of(row), optimizer_of(row, system));
-  if (contains(row.text("other"), "compile") || contains(row.text("other"), "inductor"))
-    training += system == System::kTorchtitan ? ", compile: regional" : ", compile: inductor";
+  if (contains(row.text("other"), "compile") || contains(row.text("other"), "inductor")) {
+    const bool blocks = system == System::kTorchtitan && is_early_torchtitan(row.text("source"));
+    training += blocks ? ", compile: regional" : ", compile: inductor";
+  }
   const std::optional<int> thread = thread_of(row.text("source"));
   if (system == System::kTorchtitan && thread && *thread < kDropsLogits)
     training += ", hold_output: fp32";

@@ -83,7 +83,9 @@ TEST_SUITE("unit") {
     CHECK_FALSE(says(today, "hold_output"));
     CHECK(says(today, "units: [embed_tokens, blocks, [norm, lm_head]]"));
     CHECK(says(today, "implementation: fused"));
-    CHECK(says(today, "compile: regional"));
+    CHECK(says(today, "compile: inductor"));
+    CHECK(says(scenario_of({.source = "pytorch/torchtitan#165", .other = "torch.compile"}),
+               "compile: regional"));
     CHECK(says(today, "context_parallel: {size: 2, kind: all_gather}"));
     CHECK(says(scenario_of({.source = "pytorch/torchtitan#165", .parallelism = "FSDP1 8"}),
                "fsdp: {version: 1, reshard_after_forward: true, param_dtype: bf16"));
