@@ -1,11 +1,11 @@
-// Published runs on many GPUs, each said as the system that it names ran it. What a table cannot say
-// is a rule of the system, with the version from which it holds.
+// Published runs on many GPUs, each said as the system that it names ran it. What a table cannot
+// say is a rule of the system, with the version from which it holds.
 //
 // torchtitan has FSDP 2 in blocks. Until 2024 the root had embedding and head, and the last block
 // stayed gathered; since then both are units of their own (parallelize_llama.py). Until its pull
-// request 391 of June 2024 the loop kept the model's fp32 logits through backward. Until 2024 blocks
-// alone were compiled, since then the loss as well. The optimizer is fused since 2025, unless a row
-// says so before. Context parallelism gathers keys and values.
+// request 391 of June 2024 the loop kept the model's fp32 logits through backward. Until 2024
+// blocks alone were compiled, since then the loss as well. The optimizer is fused since 2025,
+// unless a row says so before. Context parallelism gathers keys and values.
 //
 // atorch has FSDP 1 of fp32 units under torch.autocast; its DeepSpeed pipelines have no sequence
 // parallelism. The loop of thunder's benchmark names its logits until the next step.
