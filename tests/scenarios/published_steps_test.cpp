@@ -10,21 +10,31 @@
 namespace tidemark::published_steps_test {
 namespace {
 
-// Returns the scenario of one row; a made-up step of 8 GPUs.
-std::string scenario_of(const std::string& family, const std::string& precision) {
-  const CsvTable table = parse_csv(
-      "source,model,gpu,n_gpus,gpu_profile,tp,pp,cp,ep,sp,zero,cpu_offload,precision_norm,"
-      "recompute_norm,attention,compile,optimizer_norm,other,finetune,model_family,layers_n,hidden_"
-      "n,"
-      "heads_n,kv_heads_n,head_dim_n,ffn_n,vocab_n,seq_n,micro_batch_n,accumulation,metric_norm,"
-      "value_si,usable_memory,usable_time\n"
-      "someone@1 table,a model,A100,8,a100-sxm-80gb,1,1,1,1,0,3,none," +
-          precision + ",none,flash,0,adamw,DALI; NHWC for AMP,pretrain," + family +
-          ",4,256,4,4,64,1024,512,128,2,1,tokens_per_second_per_gpu,1000,0,1\n",
-      "steps.csv");
-  const MeasuredSteps read = read_measured_steps(table, {});
+constexpr const char* kColumns =
+    "source,model,gpu,n_gpus,gpu_profile,tp,pp,cp,ep,sp,zero,cpu_offload,precision_norm,"
+    "recompute_norm,attention,compile,optimizer_norm,other,finetune,model_family,layers_n,hidden_n,"
+    "heads_n,kv_heads_n,head_dim_n,ffn_n,vocab_n,seq_n,micro_batch_n,accumulation,metric_norm,"
+    "value_si,usable_memory,usable_time\n";
+
+std::string scenario_in(const std::string& row) {
+  const MeasuredSteps read = read_measured_steps(parse_csv(kColumns + row, "steps.csv"), {});
   REQUIRE(read.steps.size() == 1);
   return read.steps.front().scenario;
+}
+
+// Returns the scenario of one row; a made-up step of 8 GPUs.
+std::string scenario_of(const std::string& family, const std::string& precision) {
+  return scenario_in("someone@1 table,a model,A100,8,a100-sxm-80gb,1,1,1,1,0,3,none," + precision +
+                     ",none,flash,0,adamw,DALI; NHWC for AMP,pretrain," + family +
+                     ",4,256,4,4,64,1024,512,128,2,1,tokens_per_second_per_gpu,1000,0,1\n");
+}
+
+// Returns the scenario of BERT's pre-training with sequences of a length.
+std::string bert_of(const std::string& source, int length, const char* metric) {
+  return scenario_in(source +
+                     ",BERT,A100,1,a100-sxm-80gb,1,1,1,1,0,0,none,fp16_mixed,none,math,0,lamb,,"
+                     "pretrain,bert,4,256,4,4,64,1024,512," +
+                     std::to_string(length) + ",2,1," + metric + ",1000,1,1\n");
 }
 
 bool says(const std::string& scenario, const char* words) {
@@ -51,6 +61,14 @@ TEST_SUITE("unit") {
     // The layout of 16-bit steps only.
     CHECK(says(scenario_of("resnet50", "fp16_autocast"), "memory_format: channels_last"));
     CHECK_FALSE(says(scenario_of("resnet50", "tf32"), "memory_format"));
+  }
+
+  TEST_CASE("NVIDIA reads BERT's long sequences from bins, so that a batch is half as long") {
+    const std::string nvidia = "NVIDIA/DeepLearningExamples@1 BERT";
+    CHECK(says(bert_of(nvidia, 512, "samples_per_second_per_gpu"), "sequence: 288"));
+    CHECK(says(bert_of(nvidia, 128, "samples_per_second_per_gpu"), "sequence: 128"));
+    CHECK(says(bert_of(nvidia, 512, "peak_allocated"), "sequence: 512"));
+    CHECK(says(bert_of("someone@1", 512, "samples_per_second_per_gpu"), "sequence: 512"));
   }
 
   TEST_CASE("a rate of flops counts what is recomputed where its row says so") {
