@@ -8,7 +8,8 @@
 // unless a row says so before. Context parallelism gathers keys and values.
 //
 // atorch has FSDP 1 of fp32 units under torch.autocast; its DeepSpeed pipelines have no sequence
-// parallelism. The loop of thunder's benchmark names its logits until the next step.
+// parallelism. Thunder's benchmark trains litgpt's models, and its loop names the logits until the
+// next step.
 #include <array>
 #include <cstdlib>
 #include <optional>
@@ -52,10 +53,11 @@ bool is_early_torchtitan(const std::string& source) {
   return thread ? *thread < kSplitsTheRoot : contains(source, "docs/performance");
 }
 
-std::string model_of(const RowReader& row) {
+std::string model_of(const RowReader& row, System system) {
   const std::string& name = row.text("model");
   std::string_view preset;
-  if (contains(name, "Llama") || contains(name, "Mistral")) preset = "llama-2-7b";
+  if (contains(name, "Llama") || contains(name, "Mistral"))
+    preset = system == System::kThunder ? "litgpt" : "llama-2-7b";
   if (name.starts_with("Qwen3-8B")) preset = "qwen3-8b";
   if (contains(name, "stablecode-completion-alpha") || contains(name, "StableLM-Alpha"))
     preset = "stablelm-base-alpha-3b";
@@ -221,7 +223,7 @@ std::string scenario_of(const RowReader& row, const PublishedDevice& device) {
   if (row.text("metric_norm") == "tflops_per_gpu" && row.text("recompute_norm") != "none")
     throw NotMapped{"TFLOP/s with recomputation, counted or not"};
   return fmt::format("{{version: 1, model: {}, hardware: {}, training: {{{}}}, policies: {}}}",
-                     model_of(row), hardware_of(device), training_of(row, system),
+                     model_of(row, system), hardware_of(device), training_of(row, system),
                      policy_list(policies_of(row, system, device.count)));
 }
 

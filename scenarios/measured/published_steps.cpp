@@ -1,6 +1,7 @@
 // Published training steps by their machine-readable columns.
 #include <array>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -9,6 +10,10 @@
 namespace tidemark {
 namespace published_steps_detail {
 namespace {
+
+bool is_of_litgpt(const RowReader& row) {
+  return row.text("source").starts_with("Lightning-AI/litgpt");
+}
 
 // The model of a row: a preset with other sizes.
 std::string model_of(const RowReader& row) {
@@ -23,19 +28,22 @@ std::string model_of(const RowReader& row) {
     return fmt::format("{{preset: gpt, layers: {}, width: {}, heads: {}, vocab: {}, sequence: {}}}",
                        n("layers_n"), n("hidden_n"), heads, n("vocab_n"), n("seq_n"));
   }
-  if (family == "llama") {
+  if (family == "llama" && !is_of_litgpt(row)) {
     return fmt::format(
         "{{preset: llama-2-7b, layers: {}, width: {}, heads: {}, kv_heads: {}, ffn: {}, "
         "vocab: {}, sequence: {}}}",
         n("layers_n"), n("hidden_n"), heads, n("kv_heads_n"), n("ffn_n"), n("vocab_n"), n("seq_n"));
   }
   // StableLM alpha is a GPT-NeoX, without a gate in its feed-forward layers.
-  if (family == "stablelm" || family == "phi3") {
+  constexpr auto kDecoders = std::to_array<std::pair<std::string_view, std::string_view>>(
+      {{"llama", "litgpt"}, {"stablelm", "stablelm-base-alpha-3b"}, {"phi3", "phi-3-mini"}});
+  for (const auto& [published, preset] : kDecoders) {
+    if (published != family) continue;
     return fmt::format(
         "{{preset: {}, layers: {}, width: {}, heads: {}, kv_heads: {}, head_width: {}, ffn: {}, "
         "vocab: {}, sequence: {}}}",
-        family == "phi3" ? "phi-3-mini" : "stablelm-base-alpha-3b", n("layers_n"), n("hidden_n"),
-        heads, n("kv_heads_n"), n("head_dim_n"), n("ffn_n"), n("vocab_n"), n("seq_n"));
+        preset, n("layers_n"), n("hidden_n"), heads, n("kv_heads_n"), n("head_dim_n"), n("ffn_n"),
+        n("vocab_n"), n("seq_n"));
   }
   if (family == "bert") {
     return fmt::format("{{preset: bert-large, layers: {}, width: {}, heads: {}, vocab: {}}}",
@@ -60,7 +68,8 @@ std::string precision_of(const RowReader& row, bool& sharded_bf16) {
 }
 
 // The adapters of a row. Where all products have one, their modules are named; queries and values
-// alone are the default of peft, which these rows follow.
+// alone are peft's default. litgpt's adapters have the model's type, a dropout of 0.05 and, in
+// Llama, the one projection of queries, keys and values.
 std::string lora_of(const RowReader& row) {
   const bool quantised = row.text("quantised") != "none";
   std::string targets;
@@ -71,8 +80,11 @@ std::string lora_of(const RowReader& row) {
                     "lm_head]";
   } else if (row.text("lora_targets") != "q+v") {
     throw NotMapped{fmt::format("adapters on {}", row.text("lora_targets"))};
+  } else if (is_of_litgpt(row) && row.text("model_family") == "llama") {
+    targets = ", targets: [qkv]";
   }
-  return fmt::format("lora: {{rank: {}{}{}}}", row.count("lora_rank"), targets,
+  const char* const litgpt = is_of_litgpt(row) ? ", dtype: bf16, dropout: 0.05" : "";
+  return fmt::format("lora: {{rank: {}{}{}{}}}", row.count("lora_rank"), targets, litgpt,
                      quantised ? ", base: " + row.text("quantised") : "");
 }
 
@@ -150,6 +162,8 @@ std::string scenario_of(const RowReader& row, const PublishedDevice& device) {
   // FlashAttention 1 in Triton (its tables are of PyTorch 2.0 and 2.1).
   if (row.text("model_family") == "mpt") training += ", dropout: 0, framework: torch-2.1-cuda";
   if (row.text("model_family") == "gpt") training += ", dropout: 0.1";
+  // litgpt's loop names the logits until the next micro-batch.
+  if (is_of_litgpt(row)) training += ", hold_output: true";
   if (row.text("compile") == "1") training += ", compile: inductor";
   if (precision == "fp16_autocast" || precision == "fp16_mixed")
     training += ", loss_scale: dynamic";

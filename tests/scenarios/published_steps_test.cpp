@@ -63,6 +63,19 @@ TEST_SUITE("unit") {
     CHECK_FALSE(says(scenario_of("resnet50", "tf32"), "memory_format"));
   }
 
+  TEST_CASE(
+      "litgpt's Llama has one projection, which its adapters fit, and a loop that keeps logits") {
+    const std::string row =
+        ",Llama,A100,1,a100-sxm-80gb,1,1,1,1,0,0,none,bf16,none,flash,0,adamw,,"
+        "pretrain,llama,4,256,4,4,64,1024,512,128,2,1,peak_allocated,1000,1,1\n";
+    const std::string litgpt = scenario_in("Lightning-AI/litgpt@1 table" + row);
+    CHECK(says(litgpt, "preset: litgpt"));
+    CHECK(says(litgpt, "hold_output: true"));
+    const std::string other = scenario_in("someone@1 table" + row);
+    CHECK(says(other, "preset: llama-2-7b"));
+    CHECK_FALSE(says(other, "hold_output"));
+  }
+
   TEST_CASE("NVIDIA reads BERT's long sequences from bins, so that a batch is half as long") {
     const std::string nvidia = "NVIDIA/DeepLearningExamples@1 BERT";
     CHECK(says(bert_of(nvidia, 512, "samples_per_second_per_gpu"), "sequence: 288"));

@@ -48,7 +48,8 @@ class DecoderBuilder {
     if (config_.caps_logits) logits = capped(logits);
     b.set_output(logits);
     b.set_samples(options_.micro_batch, options_.micro_batch * sequence_);
-    add_language_loss(b, logits, options_.loss, true);
+    add_language_loss(b, logits, options_.loss, config_.upcasts_logits,
+                      options_.keeps_narrow_logits && !config_.upcasts_logits);
     return checked(b.finish());
   }
 

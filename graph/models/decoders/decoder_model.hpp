@@ -78,6 +78,7 @@ struct DecoderConfig {
   bool scales_embedding = false;  // embeddings are multiplied by sqrt(width)
   bool caps_scores = false;       // eager scores go through cap * tanh(x / cap)
   bool caps_logits = false;
+  bool upcasts_logits = true;  // the loss is taken on logits.float(); else on what they are
   double embedding_dropout = 0;
   double attention_dropout = 0;
   double residual_dropout = 0;
@@ -102,6 +103,7 @@ void check_decoder(const Decoder& config, const DecoderKeys& keys, const Decoder
 [[nodiscard]] DecoderConfig gemma_defaults();
 [[nodiscard]] DecoderConfig gemma2_defaults();
 [[nodiscard]] DecoderConfig gemma3_defaults();
+[[nodiscard]] DecoderConfig litgpt_defaults();
 [[nodiscard]] DecoderConfig mpt_defaults();
 [[nodiscard]] DecoderConfig nemotron_defaults();
 [[nodiscard]] DecoderConfig phi_defaults();

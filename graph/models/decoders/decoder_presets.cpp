@@ -267,6 +267,31 @@ DecoderConfig pythia_defaults() {
                     .final_norm = "final_layer_norm"}};
 }
 
+// Llama 2 in litgpt: model.py has one projection for queries, keys and values, and the loss is
+// taken on the logits as they are.
+DecoderConfig litgpt_defaults() {
+  return {.layers = 32,
+          .width = 4096,
+          .heads = 32,
+          .kv_heads = 32,
+          .head_width = 128,
+          .ffn = 11008,
+          .vocab = 32000,
+          .positions = 4096,
+          .rotary_width = 128,
+          .fused_projection = true,
+          .upcasts_logits = false,
+          .names = {.embedding = "wte",
+                    .block = "h",
+                    .attention = "attn",
+                    .fused = "qkv",
+                    .output = "proj",
+                    .up = "fc_2",
+                    .first_norm = "norm_1",
+                    .second_norm = "norm_2",
+                    .final_norm = "ln_f"}};
+}
+
 // Qwen/Qwen3-8B: modeling_qwen3.py, Llama with norms of queries and keys and heads of any width.
 DecoderConfig qwen3_defaults() {
   return {.layers = 36,
@@ -318,6 +343,7 @@ std::vector<ModelPreset> decoder_presets() {
       preset("gemma-3-270m", "Gemma 3, 268 M parameters",
              sized(gemma3_defaults(), {18, 640, 4, 1, 256, 2048, 262144, 32768})),
       preset("gemma-3-1b", "Gemma 3, 1.00 B parameters", gemma3_defaults()),
+      preset("litgpt", "Llama 2 as litgpt writes it, 6.74 B parameters", litgpt_defaults()),
       preset("mpt-7b", "MPT, 6.65 B parameters, ALiBi", mpt_defaults()),
       preset("mpt-30b", "MPT, 30.0 B parameters, ALiBi",
              sized(mpt_defaults(), {48, 7168, 64, 64, 112, 28672, 50432, 8192})),
