@@ -208,7 +208,8 @@ std::string training_of(const RowReader& row, System system) {
                   row.count("micro_batch"), ranks_of(row, "accumulation"), row.count("seq"),
                   precision_of(row), optimizer_of(row, system));
   if (contains(row.text("other"), "compile") || contains(row.text("other"), "inductor")) {
-    const bool blocks = system == System::kTorchtitan && is_early_torchtitan(row.text("source"));
+    const bool blocks = system == System::kThunder ||
+                        (system == System::kTorchtitan && is_early_torchtitan(row.text("source")));
     training += blocks ? ", compile: regional" : ", compile: inductor";
   }
   const std::optional<int> thread = thread_of(row.text("source"));
