@@ -9,7 +9,7 @@
 //
 // atorch has FSDP 1 of fp32 units under torch.autocast; its DeepSpeed pipelines have no sequence
 // parallelism. Thunder's benchmark trains litgpt's models, and its loop names the logits until the
-// next step.
+// next step and takes the loss outside of what is compiled.
 #include <array>
 #include <cstdlib>
 #include <optional>

@@ -1,6 +1,6 @@
 // Decoder-only language models that differ from Llama in where they normalise, what they add and
-// how positions enter: Falcon, Gemma 1 to 3, GPT-NeoX, MPT, Nemotron, Phi, Phi-3, Qwen3 and StableLM,
-// as Hugging Face's eager modules compute them.
+// how positions enter: Falcon, Gemma 1 to 3, GPT-NeoX, MPT, Nemotron, Phi, Phi-3, Qwen3 and
+// StableLM, as Hugging Face's eager modules compute them.
 #pragma once
 
 #include <cstdint>
