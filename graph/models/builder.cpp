@@ -296,6 +296,11 @@ TensorId ModelBuilder::cast(TensorId x, DType dtype) {
   return add("cast", {x}, {{"dtype", std::string(name_of(dtype))}});
 }
 
+TensorId ModelBuilder::cast_back(TensorId x, DType dtype) {
+  return add("cast", {x},
+             {{"dtype", std::string(name_of(dtype))}, {"restores_type", std::int64_t{1}}});
+}
+
 TensorId ModelBuilder::view(TensorId x, Shape shape) {
   return add("view", {x}, {{"shape", builder_detail::list_of(shape)}});
 }

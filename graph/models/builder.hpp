@@ -113,6 +113,8 @@ class ModelBuilder {
   TensorId scale(TensorId x);                              // multiplies by a Python scalar
   TensorId masked_fill(TensorId x, TensorId mask_source);  // keeps x where the buffer is 0
   TensorId cast(TensorId x, DType dtype);
+  // Casts to the type of the model's own values, also where a policy gives these another one later.
+  TensorId cast_back(TensorId x, DType dtype);
   // Shapes. Views where torch makes views; reshape and contiguous copy where torch copies.
   TensorId view(TensorId x, Shape shape);
   TensorId reshape(TensorId x, Shape shape);

@@ -36,7 +36,7 @@ Routing route(ModelBuilder& b, TensorId tokens, const MixtureOfExperts& mixture)
   const std::vector<TensorId> top = b.add_many(top_k_family(), {all}, {{"k", mixture.per_token}});
   const TensorId sum = b.add(
       "sum", {top[0]}, {{"axes", std::vector<std::int64_t>{-1}}, {"keepdim", std::int64_t{1}}});
-  const TensorId weights = b.cast(b.multiply(top[0], sum), b.tensor(tokens).dtype);
+  const TensorId weights = b.cast_back(b.multiply(top[0], sum), b.tensor(tokens).dtype);
   const TensorId mask =
       b.add_many(one_hot_family(), {top[1]}, {{"classes", mixture.experts}}).front();
   return {.weights = weights,
@@ -56,7 +56,8 @@ TensorId zeros_like_tokens(ModelBuilder& b, TensorId x, std::int64_t tokens, std
   return b
       .add_many(new_zeros_family(), {},
                 {{"shape", std::vector<std::int64_t>{tokens, width}},
-                 {"dtype", std::string(name_of(b.tensor(x).dtype))}})
+                 {"dtype", std::string(name_of(b.tensor(x).dtype))},
+                 {"restores_type", std::int64_t{1}}})
       .front();
 }
 

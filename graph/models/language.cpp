@@ -42,7 +42,7 @@ TensorId hf_attention(ModelBuilder& builder, TensorId q, TensorId k, TensorId v,
   if (how.softmax_in_fp32) {
     const DType narrow = b.tensor(scores).dtype;
     scores = b.add("softmax", {scores}, {{"axis", std::int64_t{-1}}, {"dtype", "fp32"}});
-    if (narrow != DType::kFloat32) scores = b.cast(scores, narrow);
+    if (narrow != DType::kFloat32) scores = b.cast_back(scores, narrow);
   } else {
     scores = b.softmax(scores);
   }

@@ -99,7 +99,7 @@ class T5Builder {
     const DType narrow = b.tensor(scores).dtype;
     // softmax(scores.float(), dim=-1).type_as(scores)
     TensorId weights = b.softmax(b.cast(scores, DType::kFloat32));
-    weights = b.dropout(b.cast(weights, narrow), dropout_);
+    weights = b.dropout(b.cast_back(weights, narrow), dropout_);
     return b.linear("o", merge_heads(b, b.matmul(weights, v)), config_.width, false);
   }
 
@@ -150,7 +150,7 @@ class T5Builder {
     const TensorId variance = b.add(
         "mean", {squares}, {{"axes", std::vector<std::int64_t>{-1}}, {"keepdim", std::int64_t{1}}});
     const TensorId scale = b.add("rsqrt", {b.add("add_scalar", {variance})});
-    return b.multiply(weight, b.cast(b.multiply(x, scale), b.tensor(weight).dtype));
+    return b.multiply(weight, b.cast_back(b.multiply(x, scale), b.tensor(weight).dtype));
   }
 
   const T5Config& config_;

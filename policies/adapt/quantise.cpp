@@ -10,9 +10,12 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/operators/adapters/quantised_linear.hpp"
 #include "graph/operators/known_families.hpp"
+#include "graph/operators/pointwise/fake_quantise.hpp"
 #include "graph/operators/registry.hpp"
 #include "graph/rewrite/graph_copy.hpp"
+#include "graph/rewrite/maker_of.hpp"
 
 namespace tidemark {
 namespace quantise_detail {
@@ -116,7 +119,7 @@ class Quantised {
                    std::string(options_.format->library == QuantisedBy::kTorchao ? "torchao"
                                                                                  : "bitsandbytes"));
     attributes.set("block", options_.block);
-    const NodeId made = copy.result().add_node(*find_family("quantised_linear"), std::move(inputs),
+    const NodeId made = copy.result().add_node(quantised_linear_family(), std::move(inputs),
                                                std::move(attributes), node.layer);
     copy.replace(id, std::array{copy.result().output(made)});
   }
@@ -143,6 +146,24 @@ class Quantised {
   std::map<TensorId, ParameterId> chosen_;
   std::map<TensorId, std::vector<TensorId>> states_;
 };
+
+// Throws UserError where linear layers multiply with something that another policy makes of their
+// weights.
+void refuse_changed_weights(const Graph& graph, const std::string& policy) {
+  for (const Node& node : graph.nodes) {
+    if (!is_linear(node)) continue;
+    const NodeId maker = maker_of(graph, node.inputs[kWeight]);
+    if (!maker.valid()) continue;
+    const bool rounds = graph.nodes[maker].family == &fake_quantise_family();
+    const bool masks = graph.nodes[maker].family == &mul_family();
+    if (!rounds && !masks) continue;
+    throw UserError({}, fmt::format("policies.{}", policy),
+                    fmt::format("does not go with {0}, which {1} the weights in each forward and "
+                                "needs them as numbers; leave {0} out, or keep the weights in "
+                                "training.precision",
+                                rounds ? "qat" : "prune", rounds ? "rounds" : "masks"));
+  }
+}
 
 }  // namespace
 }  // namespace quantise_detail
@@ -199,6 +220,7 @@ Graph QuantiseLinears::apply(const Graph& graph, const RewriteContext& /*context
                     "bits and quantise_weights, list one");
   }
   if (quantised.is_empty()) {
+    quantise_detail::refuse_changed_weights(graph, options_.policy);
     throw UserError(
         {}, fmt::format("policies.{}", options_.policy),
         fmt::format("{} has no linear layer whose weight can be quantised: tied weights "

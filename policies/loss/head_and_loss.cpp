@@ -8,6 +8,7 @@
 #include "graph/core/errors.hpp"
 #include "graph/operators/communication/vocabulary.hpp"
 #include "graph/operators/known_families.hpp"
+#include "graph/operators/losses/chunked_losses.hpp"
 #include "graph/operators/pointwise/fake_quantise.hpp"
 #include "graph/rewrite/maker_of.hpp"
 
@@ -43,6 +44,28 @@ bool is_family(const Graph& graph, NodeId id, const OperatorFamily& family) {
     fail(policy, fmt::format("qat rounds the logits, so that {} would need all of them; leave the "
                              "head out by qat's layers or except",
                              policy));
+  }
+  const auto makes = [&](const OperatorFamily& family) {
+    return std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                       [&](const Node& node) { return node.family == &family; });
+  };
+  const auto losses = std::count_if(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
+    return node.family == &nll_loss_family();
+  });
+  const bool teaches =
+      std::any_of(graph.storages.begin(), graph.storages.end(),
+                  [](const Storage& storage) { return storage.role == Role::kTeacher; });
+  if (teaches) {
+    fail(policy,
+         fmt::format("distill adds a loss that reads what the model makes, and {} leaves no "
+                     "logits to read; leave one of the two out",
+                     policy));
+  }
+  if (losses > 1 || makes(checkpointed_cross_entropy_family()) ||
+      makes(fused_cross_entropy_family()) || makes(cut_cross_entropy_family())) {
+    fail(policy,
+         "another policy takes head and loss together already: of chunked_loss and fused_loss, "
+         "list one");
   }
   fail(policy,
        fmt::format("the model needs a linear layer whose logits go into cross-entropy, but {} of "

@@ -5,6 +5,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "graph/operators/adapters/quantised_linear.hpp"
+#include "graph/operators/products/fp8_linear.hpp"
 #include "policies/remat/keep_set.hpp"
 
 namespace tidemark {
@@ -110,10 +112,19 @@ class ChosenRecomputation {
   std::vector<StorageId> wanted_;
 };
 
+// A linear layer is one in whatever form its weight or its operands are; the full weight that a
+// layer makes of codes is no result of it.
+std::string_view kind_of(const Operator& op) {
+  if (op.part == OperatorPart::kDequantise && op.phase == Phase::kForward) return "dequantise";
+  const bool is_linear =
+      op.family == &fp8_linear_family() || op.family == &quantised_linear_family();
+  return is_linear && !op.forward_family().empty() ? "linear" : op.forward_family();
+}
+
 std::set<std::string> kinds_of_forward(const TrainingGraph& graph) {
   std::set<std::string> known;
   for (const OperatorId op : graph.part(PartKind::kForward))
-    known.emplace(graph.operators[op].forward_family());
+    known.emplace(kind_of(graph.operators[op]));
   known.erase("");  // operators that a rewrite has added
   return known;
 }
@@ -122,7 +133,7 @@ std::vector<ForwardOperator> operators_of(const PolicyContext& context, const Bl
   std::vector<ForwardOperator> operators;
   for (const Position p : block.forward) {
     const Operator& op = context.op_at(p);
-    operators.push_back({.kind = op.forward_family(),
+    operators.push_back({.kind = kind_of(op),
                          .layer = op.layer.index(),
                          .reads_parameter = touches_parameter(context, p)});
   }

@@ -47,6 +47,12 @@ class Selective final : public OperatorPolicy {
                                            tidemark::quoted_excerpt(kind)));
     }
     policy.kinds_ = policy.saves_ ? std::move(saved) : std::move(again);
+    for (std::vector<std::string>* kinds : {&policy.kinds_, &policy.every_other_}) {
+      // These two are names of linear layers, too.
+      std::replace(kinds->begin(), kinds->end(), std::string("quantised_linear"),
+                   std::string("linear"));
+      std::replace(kinds->begin(), kinds->end(), std::string("fp8_linear"), std::string("linear"));
+    }
     return policy;
   }
   [[nodiscard]] std::string_view name() const override { return "selective"; }

@@ -47,9 +47,12 @@ Attributes attributes_of(Fp8Recipe recipe, Attributes attributes) {
   return attributes;
 }
 
+// Modules are replaced, but for the head: a product that no module makes, with the weight of an
+// embedding, has none.
 bool is_replaced(const Graph& graph, NodeId id) {
   const Node& node = graph.nodes[id];
-  if (node.family != &linear_family() || node.outputs.front() == graph.logits) return false;
+  if (node.family != &linear_family() || !node.layer.valid()) return false;
+  if (node.outputs.front() == graph.logits) return false;
   const Tensor& weight = graph.tensors[node.inputs[1]];
   return weight.shape[0] % kFeatures == 0 && weight.shape[1] % kFeatures == 0;
 }

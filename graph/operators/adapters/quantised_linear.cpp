@@ -1,5 +1,7 @@
 // Linear layers whose frozen weight is kept as codes: bitsandbytes' 4-bit and LLM.int8 layers, and
 // torchao's NF4. Autograd keeps the codes, which are a part of the model.
+#include "graph/operators/adapters/quantised_linear.hpp"
+
 #include "graph/operators/adapters/quantised_formats.hpp"
 #include "graph/operators/forward_builder.hpp"
 #include "graph/operators/kernels.hpp"
@@ -158,6 +160,10 @@ constexpr OperatorFamily kFamilies[] = {
 };
 
 }  // namespace quantised_linear_family_detail
+
+const OperatorFamily& quantised_linear_family() {
+  return quantised_linear_family_detail::kFamilies[0];
+}
 
 std::span<const OperatorFamily> quantised_linear_families() {
   return quantised_linear_family_detail::kFamilies;

@@ -42,10 +42,17 @@ Partition PartitionPlanner::plan() {
         result_.nodes.begin(), result_.nodes.end(),
         [](const NodePartition& node) { return partition_planner_detail::has_cut(node.made); });
     if (divided) return std::move(result_);
+    const bool made_anew =
+        std::any_of(graph_.nodes.begin(), graph_.nodes.end(), [&](const Node& n) {
+          return n.family == &linear_family() && sites_.maker[n.inputs[1]].valid();
+        });
     throw UserError({}, options_.path,
                     fmt::format("nothing in {} can be divided over {} ranks: it has no product "
-                                "whose features another product takes in, and no vocabulary",
-                                graph_.name, options_.ranks));
+                                "whose features another product takes in, and no vocabulary{}",
+                                graph_.name, options_.ranks,
+                                made_anew ? "; weights that forward makes anew, as those that "
+                                            "prune masks or qat rounds, are not divided"
+                                          : ""));
   }
   throw InternalError(graph_.name + " cannot be divided among ranks");
 }
