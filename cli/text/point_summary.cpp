@@ -191,6 +191,7 @@ std::string Summary::time() const {
       text += line(label, words);
   }
   if (point_.loader) text += line("loader", loader_text(*point_.loader));
+  if (point_.load) text += line("loading", load_text(*point_.load));
   if (point_.breakdown.all.total() > Duration(0)) text += line("bound by", bounds_text(point_));
   const TimeTerms terms = time_terms(point_, detail_);
   if (terms.busy > Duration(0)) {

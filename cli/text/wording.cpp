@@ -139,6 +139,13 @@ std::string loader_text(const LoaderFigures& loader) {
       format_bytes(loader.shared_memory + loader.workers), format_bytes(loader.page_locked));
 }
 
+std::string load_text(const LoadFigures& load) {
+  return fmt::format(
+      "the weights take {} on the device and {} of host memory at most{}",
+      format_bytes(load.device_peak), format_bytes(load.host_peak),
+      load.processes > 1 ? fmt::format(", which {} processes read", grouped(load.processes)) : "");
+}
+
 std::string over_budget(const PointResult& point) {
   for (const PolicyOutcome& outcome : point.policies) {
     if (!outcome.plan || !outcome.plan->infeasible.empty()) continue;

@@ -48,6 +48,8 @@ class BytesColumn {
 
 // Returns "a batch of 4 MiB every 16 ms; up to 8 ahead: ..." of a data loader.
 [[nodiscard]] std::string loader_text(const LoaderFigures& loader);
+// Returns "5.2 GiB on the device and 131 GiB on the host at most" of loading the weights.
+[[nodiscard]] std::string load_text(const LoadFigures& load);
 
 // Returns "backward, h.47.mlp: linear.weight_gradient".
 [[nodiscard]] std::string place(Phase phase, std::string_view layer, std::string_view op);

@@ -8,9 +8,16 @@
 
 #include <fmt/format.h>
 
+#include "graph/operators/known_families.hpp"
+#include "policies/compile/write_over_inputs.hpp"
+
 namespace tidemark {
 namespace fuse_detail {
 namespace {
+
+// Two kernels that share less are not fused (torch/_inductor/config.py,
+// score_fusion_memory_threshold).
+constexpr Bytes kLeastShared(10);
 
 class Fusion {
  public:
@@ -18,11 +25,18 @@ class Fusion {
       : graph_(graph),
         scope_(scope),
         inside_(graph.storages.size(), 0),
-        became_(graph.operators.size()) {}
+        became_(graph.operators.size()),
+        moves_(graph.operators.size(), 0) {}
   void run();
 
  private:
+  using Group = std::vector<OperatorId>;  // operators of one kernel
+
   void count_uses();
+  [[nodiscard]] bool share(OperatorId a, OperatorId b) const;
+  [[nodiscard]] bool depend(OperatorId a, OperatorId b) const;
+  [[nodiscard]] bool can_wait(const std::vector<Group>& groups, std::size_t at) const;
+  [[nodiscard]] std::vector<Group> groups_of(const Group& run) const;
   void fuse(PartKind kind, std::uint16_t chunk);
   void join(const std::vector<OperatorId>& run);
   void follow_holds();
@@ -32,7 +46,15 @@ class Fusion {
   IdVector<StorageId, std::size_t> uses_;    // operators that touch the storage in any part
   IdVector<StorageId, char> inside_;         // storages that need no memory any more
   IdVector<OperatorId, OperatorId> became_;  // the kernel that an operator is a part of
+  IdVector<OperatorId, char> moves_;         // kernels that put elements in another order
 };
+
+// Whether the operator reads an element from another place than it writes it to.
+bool moves_elements(const Operator& op) {
+  const OperatorFamily* const kMoving[] = {&contiguous_family(), &reshape_family(), &cat_family(),
+                                           &rotary_family()};
+  return std::find(std::begin(kMoving), std::end(kMoving), op.family) != std::end(kMoving);
+}
 
 void Fusion::count_uses() {
   uses_.resize(graph_.storages.size());
@@ -68,6 +90,7 @@ void Fusion::join(const std::vector<OperatorId>& run) {
       ++touched[touch.storage];
     }
     became_[id] = run.back();
+    moves_[run.back()] |= moves_[id];
   }
   std::vector<Touch> touches;
   for (const StorageId id : order) {
@@ -88,12 +111,67 @@ void Fusion::join(const std::vector<OperatorId>& run) {
   graph_.operators[run.back()] = std::move(kernel);
 }
 
+// Whether the operators have so much memory in common that a kernel of both saves reading it.
+bool Fusion::share(OperatorId a, OperatorId b) const {
+  for (const Touch& one : graph_.touches_of(a)) {
+    if (graph_.storages[one.storage].bytes < kLeastShared) continue;
+    for (const Touch& other : graph_.touches_of(b)) {
+      if (one.storage == other.storage) return true;
+    }
+  }
+  return false;
+}
+
+// Whether one of the operators writes what the other touches.
+bool Fusion::depend(OperatorId a, OperatorId b) const {
+  for (const Touch& one : graph_.touches_of(a)) {
+    for (const Touch& other : graph_.touches_of(b)) {
+      const bool writes = one.access != Access::kRead || other.access != Access::kRead;
+      if (one.storage == other.storage && writes) return true;
+    }
+  }
+  return false;
+}
+
+// Whether the kernel of a group may run behind all groups that follow it.
+bool Fusion::can_wait(const std::vector<Group>& groups, std::size_t at) const {
+  for (std::size_t later = at + 1; later < groups.size(); ++later) {
+    for (const OperatorId other : groups[later]) {
+      for (const OperatorId member : groups[at]) {
+        if (depend(member, other)) return false;
+      }
+    }
+  }
+  return true;
+}
+
+// Returns the operators of each kernel, in the order of the kernels. An operator joins the groups
+// that it shares memory with; their kernel then runs at its place.
+std::vector<Fusion::Group> Fusion::groups_of(const Group& run) const {
+  std::vector<Group> groups;
+  for (const OperatorId op : run) {
+    Group joined{op};
+    for (std::size_t at = groups.size(); at-- > 0;) {
+      const Group& group = groups[at];
+      const bool related = std::any_of(group.begin(), group.end(),
+                                       [&](OperatorId member) { return share(member, op); });
+      if (!related || !can_wait(groups, at)) continue;
+      joined.insert(joined.begin(), group.begin(), group.end());
+      groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+    groups.push_back(std::move(joined));
+  }
+  return groups;
+}
+
 void Fusion::fuse(PartKind kind, std::uint16_t chunk) {
   std::vector<OperatorId> result;
-  std::vector<OperatorId> run;
+  Group run;
   const auto close = [&] {
-    if (run.size() > 1) join(run);
-    if (!run.empty()) result.push_back(run.back());
+    for (const Group& group : groups_of(run)) {
+      if (group.size() > 1) join(group);
+      result.push_back(group.back());
+    }
     run.clear();
   };
   for (const OperatorId op : graph_.part(kind, chunk)) {
@@ -132,12 +210,15 @@ void Fusion::follow_holds() {
 
 void Fusion::run() {
   count_uses();
+  for (const OperatorId id : ids_of(graph_.operators))
+    moves_[id] = moves_elements(graph_.operators[id]) ? 1 : 0;
   for (const StepPart& part :
        std::vector<StepPart>(graph_.parts.all().begin(), graph_.parts.all().end())) {
     if (part.kind == PartKind::kForward || part.kind == PartKind::kBackward)
       fuse(part.kind, part.chunk);
   }
   follow_holds();
+  write_over_inputs(graph_, scope_, moves_);
 }
 
 }  // namespace

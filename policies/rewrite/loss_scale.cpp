@@ -211,8 +211,12 @@ void LossScale::apply(TrainingGraph& graph, const RewriteContext& context) const
   if (graph.trained.empty()) return;
   check_gradients_wait(graph, "training.loss_scale",
                        "a step is skipped when any gradient is infinite");
-  if (options_.dynamic && context.precision != nullptr && !context.precision->master_weights &&
-      context.precision->model == DType::kFloat16) {
+  // Adapters in fp32 over a base in fp16 have gradients that it unscales.
+  const bool narrow = std::any_of(
+      graph.updates.begin(), graph.updates.end(),
+      [](const UpdatedTensor& tensor) { return tensor.gradient_dtype == DType::kFloat16; });
+  if (options_.dynamic && narrow && context.precision != nullptr &&
+      !context.precision->master_weights && context.precision->model == DType::kFloat16) {
     throw UserError({}, "training.loss_scale",
                     "GradScaler does not unscale fp16 gradients, which training.precision fp16 "
                     "makes; write precision: fp16_autocast or fp16_mixed, or loss_scale: static");

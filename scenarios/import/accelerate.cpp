@@ -158,9 +158,12 @@ void import_group(Settings& group, ScenarioDraft& draft, const Location& locatio
   }
   for (const char* key : {"offload_params", "cpu_offload"}) {
     if (!keys.flag(key).value_or(false)) continue;
-    static_cast<void>(draft.policy("offload_parameters", group.location(keys.named(key))));
-    static_cast<void>(draft.policy("offload_optimizer", group.location(keys.named(key))));
-    keys.becomes(key, "policies.offload_parameters, policies.offload_optimizer");
+    keys.sets(draft.policy("fsdp", location), key, "offload", "host");
+  }
+  const auto limits = keys.flag("limit_all_gathers");
+  if (limits && version == 1) {
+    keys.sets(draft.policy("fsdp", location), "limit_all_gathers", "limit_all_gathers",
+              *limits ? "true" : "false");
   }
   const std::string reshard = keys.named("reshard_after_forward");
   const std::string word = group.word(reshard).value_or("");
@@ -191,6 +194,7 @@ void import_group(Settings& group, ScenarioDraft& draft, const Location& locatio
                                                           "fsdp_forward_prefetch",
                                                           "forward_prefetch",
                                                           "limit_all_gathers",
+                                                          "fsdp_limit_all_gathers",
                                                           "final_state_dict_type",
                                                           "xla*"});
   group.without_effect(kNone);
@@ -323,9 +327,8 @@ void import_fsdp(Settings& settings, ScenarioDraft& draft) {
     set_entry(policy, "units", at, scalar_at("whole", at));
   }
   if (text.find("offload") != std::string::npos) {
-    static_cast<void>(draft.policy("offload_parameters", at));
-    static_cast<void>(draft.policy("offload_optimizer", at));
-    outcome += ", policies.offload_parameters, policies.offload_optimizer";
+    set_entry(draft.policy("fsdp", at), "offload", at, scalar_at("host", at));
+    outcome += ", policies.fsdp.offload: host";
   }
   settings.becomes("fsdp", outcome);
 }
@@ -374,6 +377,7 @@ void import_accelerate(Settings& settings, ScenarioDraft& draft) {
     }
     dynamo.finish();
   }
+  import_parallelism(settings, "parallelism_config", draft);
   for (const auto& [key, of] :
        {std::pair{"deepspeed_config", "deepspeed"}, std::pair{"fsdp_config", "fsdp"},
         std::pair{"megatron_lm_config", "megatron_lm"}}) {

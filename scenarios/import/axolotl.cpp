@@ -1,4 +1,5 @@
 // axolotl's configuration (docs.axolotl.ai config reference; axolotl/utils/schemas/config.py).
+#include <algorithm>
 #include <array>
 
 #include <fmt/format.h>
@@ -90,6 +91,9 @@ constexpr auto kWithoutEffect = std::to_array<std::string_view>({"base_model*",
                                                                  "type_of_model",
                                                                  "tf32_full",
                                                                  "noisy_embedding_alpha",
+                                                                 "eot_tokens",
+                                                                 "min_sample_len",
+                                                                 "excess_length_strategy",
                                                                  "rl_beta"});
 
 // Returns the value of the first key that is set and true.
@@ -120,7 +124,8 @@ void import_precision(Settings& settings, ScenarioDraft& draft) {
 }
 
 void import_attention_switches(Settings& settings, ScenarioDraft& draft) {
-  import_attention(settings, "attn_implementation", draft);
+  for (const char* key : {"attention", "attn_implementation"})
+    import_attention(settings, key, draft);
   for (const auto& [key, kind] :
        {std::pair{"flash_attention", "flash"}, std::pair{"sdp_attention", "flash"},
         std::pair{"xformers_attention", "flash"}, std::pair{"flex_attention", "flash"},
@@ -220,15 +225,6 @@ void import_adapter(Settings& settings, ScenarioDraft& draft) {
   settings.without_effect(kSwitchedOff);
 }
 
-// Reentrant checkpointing gives adapters no gradient unless the embedding's output asks for one.
-void ask_for_input_gradients(ScenarioDraft& draft) {
-  if (!draft.has_policy("lora") || !draft.has_policy("checkpoint_every")) return;
-  const Value* reentrant = draft.policy("checkpoint_every", {}).find("reentrant");
-  if (reentrant != nullptr && reentrant->scalar == "false") return;
-  Value& lora = draft.policy("lora", {});
-  set_entry(lora, "input_gradients", lora.location, scalar_at("true", lora.location));
-}
-
 void import_batches(Settings& settings, ScenarioDraft& draft) {
   if (const auto batch = settings.integer("micro_batch_size", at_least(1))) {
     draft.set_training("micro_batch",
@@ -251,14 +247,43 @@ void import_batches(Settings& settings, ScenarioDraft& draft) {
   }
 }
 
+bool lists_plugin(const Settings& settings, std::string_view name) {
+  const Value* plugins = settings.value("plugins");
+  return plugins != nullptr &&
+         std::any_of(plugins->items.begin(), plugins->items.end(), [&](const Value& plugin) {
+           return plugin.scalar.find(name) != std::string::npos;
+         });
+}
+
 void import_losses(Settings& settings, ScenarioDraft& draft) {
   if (is_on(settings, "liger_fused_linear_cross_entropy")) {
     draft.policy("fused_loss", settings.location("liger_fused_linear_cross_entropy")) =
         scalar_at("liger", settings, "liger_fused_linear_cross_entropy");
     settings.becomes("liger_fused_linear_cross_entropy", "policies.fused_loss: liger");
   }
+  // Loading its plugin switches it on, unless its key says no.
+  const bool cuts = settings.has("cut_cross_entropy") ? is_on(settings, "cut_cross_entropy")
+                                                      : lists_plugin(settings, "cut_cross_entropy");
+  if (cuts) {
+    const char* key = settings.has("cut_cross_entropy") ? "cut_cross_entropy" : "plugins";
+    draft.policy("fused_loss", settings.location(key)) =
+        scalar_at("cut_cross_entropy", settings.location(key));
+    settings.becomes(key, "policies.fused_loss: cut_cross_entropy");
+  }
+  if (is_on(settings, "chunked_cross_entropy")) {
+    constexpr std::string_view kChunks = "chunked_cross_entropy_num_chunks";
+    Value& loss = draft.policy("chunked_loss", settings.location("chunked_cross_entropy"));
+    const std::int64_t chunks = settings.integer(kChunks, at_least(1)).value_or(8);
+    const Location at = settings.location("chunked_cross_entropy");
+    set_entry(loss, "chunks", at, scalar_at(fmt::to_string(chunks), at));
+    set_entry(loss, "kind", at, scalar_at("kept", at));
+    for (const std::string_view key : {std::string_view("chunked_cross_entropy"), kChunks})
+      settings.becomes(key, fmt::format("policies.chunked_loss: {} chunks, kept", chunks));
+  }
+  settings.without_effect("cut_cross_entropy", "off");
+  settings.without_effect("chunked_cross_entropy", "off");
   for (const char* key : {"liger_rope", "liger_rms_norm", "liger_layer_norm",
-                          "liger_glu_activation", "liger_cross_entropy", "cut_cross_entropy"}) {
+                          "liger_glu_activation", "liger_cross_entropy"}) {
     if (is_on(settings, key)) settings.not_understood(key, "its kernels are not simulated");
     settings.without_effect(key, "off");
   }
@@ -289,7 +314,7 @@ void import_axolotl(Settings& settings, ScenarioDraft& draft) {
   import_optimizer(settings, "optimizer", draft);
   import_trainer_keys(settings, draft);
   import_checkpointing(settings, draft);
-  axolotl_detail::ask_for_input_gradients(draft);
+  ask_for_input_gradients(draft);
   axolotl_detail::import_losses(settings, draft);
   axolotl_detail::import_parallel(settings, draft);
   import_deepspeed_file(settings, "deepspeed", draft);
@@ -302,6 +327,11 @@ void import_axolotl(Settings& settings, ScenarioDraft& draft) {
                 scalar_at(fmt::to_string(*version), settings, "fsdp_version"));
     }
   }
+  settings.not_understood("tiled_mlp",
+                          "feed-forward layers run whole here; checkpoint_every bounds what they "
+                          "keep");
+  for (const char* key : {"rl", "trl", "reward_model"})
+    settings.not_understood(key, "the step is that of supervised training");
   settings.without_effect(axolotl_detail::kWithoutEffect);
   settings.finish();
 }

@@ -33,12 +33,14 @@ constexpr auto kWithoutEffect = std::to_array<std::string_view>({"steps_per_prin
                                                                  "disable_allgather",
                                                                  "seed",
                                                                  "aio",
+                                                                 "data_efficiency",
+                                                                 "curriculum_learning",
                                                                  "nebula"});
 constexpr auto kZeroWithoutEffect = std::to_array<std::string_view>(
     {"contiguous_gradients", "stage3_gather_16bit_weights_on_model_save",
      "stage3_gather_fp16_weights_on_model_save", "load_from_fp32_weights", "elastic_checkpoint",
-     "ignore_unused_parameters", "legacy_stage1", "round_robin_gradients", "allgather_partitions",
-     "allgather_bucket_size", "reduce_scatter", "memory_efficient_linear"});
+     "ignore_unused_parameters", "find_unused_parameters", "legacy_stage1", "round_robin_gradients",
+     "allgather_partitions", "allgather_bucket_size", "reduce_scatter", "memory_efficient_linear"});
 
 // A number of elements of ZeRO, under DeepSpeed's name.
 struct ZeroElements {
@@ -131,6 +133,10 @@ void import_zero(Settings& settings, ScenarioDraft& draft) {
       zero.becomes("cpu_offload", "policies.offload_optimizer");
     }
   }
+  for (const char* key :
+       {"zero_hpz_partition_size", "zero_quantized_weights", "zero_quantized_gradients",
+        "zero_quantized_nontrainable_weights", "mics_shard_size"})
+    zero.not_understood(key, "ZeRO++ and MiCS are not simulated: shards are whole and 16-bit");
   zero.without_effect(kZeroWithoutEffect);
   zero.finish();
 }
@@ -252,6 +258,10 @@ void import_deepspeed(Settings& settings, ScenarioDraft& draft) {
   settings.not_understood(
       "activation_checkpointing",
       "acts only where the model calls deepspeed.checkpointing; add checkpoint_every then");
+  import_tensor_parallel(settings, draft);
+  settings.not_understood("communication_data_type",
+                          "gradients are sent in the type that they have here");
+  settings.not_understood("compile", "write training.compile: inductor");
   settings.not_understood("elasticity", "write policies: [memory_elastic: {deepspeed: {...}}]");
   settings.without_effect(import_deepspeed_detail::kWithoutEffect);
   settings.finish();

@@ -129,6 +129,14 @@ Value scalar_at(std::string text, const Location& location) {
   return text_value(std::move(text), location);
 }
 
+void ask_for_input_gradients(ScenarioDraft& draft) {
+  if (!draft.has_policy("lora") || !draft.has_policy("checkpoint_every")) return;
+  const Value* reentrant = draft.policy("checkpoint_every", {}).find("reentrant");
+  if (reentrant != nullptr && reentrant->scalar == "false") return;
+  Value& lora = draft.policy("lora", {});
+  set_entry(lora, "input_gradients", lora.location, scalar_at("true", lora.location));
+}
+
 void import_optimizer(Settings& settings, std::string_view key, ScenarioDraft& draft) {
   const auto name = settings.word(key);
   if (!name) return;

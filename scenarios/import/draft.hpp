@@ -60,6 +60,14 @@ void import_checkpointing(Settings& settings, ScenarioDraft& draft);
 void import_loader(Settings& settings, ScenarioDraft& draft);
 // Imports transformers' name of an attention: eager, sdpa, flash_attention_2.
 void import_attention(Settings& settings, std::string_view key, ScenarioDraft& draft);
+// Imports the model's and the adapter's keys that TRL's scripts have beside TrainingArguments.
+void import_model_arguments(Settings& settings, ScenarioDraft& draft);
+// Reentrant checkpointing gives adapters no gradient unless the embedding's output asks for one:
+// sets lora's input_gradients where the libraries do.
+void ask_for_input_gradients(ScenarioDraft& draft);
+// Imports Accelerate's ParallelismConfig at `key`, behind FSDP; and DeepSpeed's `tensor_parallel`.
+void import_parallelism(Settings& settings, std::string_view key, ScenarioDraft& draft);
+void import_tensor_parallel(Settings& settings, ScenarioDraft& draft);
 // Imports `fsdp` (words such as full_shard) and `fsdp_config`; in Accelerate's file, where keys of
 // the group begin with "fsdp_", there are no words.
 void import_fsdp(Settings& settings, ScenarioDraft& draft);

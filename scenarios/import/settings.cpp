@@ -81,7 +81,13 @@ std::optional<double> Settings::number(std::string_view key, Range range) const 
 }
 
 std::optional<bool> Settings::flag(std::string_view key) const {
-  return has(key) ? decoder().maybe<bool>(key) : std::nullopt;
+  if (!has(key)) return std::nullopt;
+  // The words of YAML 1.1, which Python's reader takes; a text in quotes is no flag there either,
+  // but the tools read it as one.
+  const std::string given = word(key).value_or("");
+  if (given == "yes" || given == "on" || given == "true") return true;
+  if (given == "no" || given == "off" || given == "false") return false;
+  return decoder().maybe<bool>(key);
 }
 
 std::optional<std::string> Settings::word(std::string_view key) const {

@@ -46,7 +46,6 @@ constexpr auto kWithoutEffect =
                                      "disable_tqdm",
                                      "remove_unused_columns",
                                      "label_names",
-                                     "label_smoothing_factor",
                                      "ignore_data_skip",
                                      "past_index",
                                      "group_by_length",
@@ -133,6 +132,19 @@ void import_model_options(Settings& settings, ScenarioDraft& draft) {
   options.finish();
 }
 
+// TRL and axolotl: true, and axolotl's word for copies of what checkpoints keep.
+void import_activation_offloading(Settings& settings, ScenarioDraft& draft) {
+  constexpr std::string_view kKey = "activation_offloading";
+  const std::string word = settings.word(kKey).value_or("false");
+  if (word == "disk") {
+    settings.not_understood(kKey, "activations go to the host here; write true or legacy");
+  } else if (word == "legacy" || settings.flag(kKey).value_or(false)) {
+    const std::string policy = word == "legacy" ? "offload_checkpoints" : "offload_activations";
+    static_cast<void>(draft.policy(policy, settings.location(kKey)));
+    settings.becomes(kKey, "policies." + policy);
+  }
+}
+
 }  // namespace
 }  // namespace training_arguments_detail
 
@@ -170,6 +182,11 @@ void import_trainer_keys(Settings& settings, ScenarioDraft& draft) {
   if (compile.value_or(false)) {
     draft.set_training("compile", scalar_at("inductor", settings, "torch_compile"));
     settings.becomes("torch_compile", "training.compile: inductor");
+    const std::string mode = settings.word("torch_compile_mode").value_or("default");
+    if (mode == "reduce-overhead" || mode == "max-autotune") {
+      draft.set_training("host", scalar_at("cuda_graphs", settings, "torch_compile_mode"));
+      settings.becomes("torch_compile_mode", "training.host: cuda_graphs");
+    }
   } else if (compile) {
     settings.without_effect("torch_compile", "off");
   }
@@ -178,11 +195,7 @@ void import_trainer_keys(Settings& settings, ScenarioDraft& draft) {
         scalar_at("liger", settings, "use_liger_kernel");
     settings.becomes("use_liger_kernel", "policies.fused_loss: liger (its other kernels do not)");
   }
-  if (settings.flag("activation_offloading").value_or(false)) {
-    static_cast<void>(
-        draft.policy("offload_activations", settings.location("activation_offloading")));
-    settings.becomes("activation_offloading", "policies.offload_activations");
-  }
+  training_arguments_detail::import_activation_offloading(settings, draft);
   import_loader(settings, draft);
   settings.not_understood("auto_find_batch_size",
                           "tidemark fit --finder accelerate shows what it would find");
@@ -261,6 +274,8 @@ void import_training_arguments(Settings& settings, ScenarioDraft& draft) {
   training_arguments_detail::import_model_options(settings, draft);
   import_trainer_keys(settings, draft);
   import_checkpointing(settings, draft);
+  import_model_arguments(settings, draft);
+  ask_for_input_gradients(draft);
   import_optimizer(settings, "optim", draft);
   for (const char* key : {"max_length", "max_seq_length"}) {
     const auto length = settings.integer(key, at_least(1));

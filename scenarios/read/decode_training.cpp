@@ -31,12 +31,13 @@ constexpr auto kLosses = [] {
   return names;
 }();
 constexpr std::array<std::string_view, 3> kModes{"train", "forward", "generate"};
-constexpr std::array<std::string_view, 25> kTrainingKeys{
+constexpr std::array<std::string_view, 26> kTrainingKeys{
     "mode",        "generate",       "micro_batch", "accumulate",   "sequence",
     "image",       "precision",      "optimizer",   "attention",    "steps",
     "framework",   "loss",           "dropout",     "zero_grad",    "loader",
     "hold_output", "autocast_cache", "compile",     "loss_scale",   "clip_grad_norm",
-    "ema",         "memory_format",  "host",        "global_batch", "turns"};
+    "ema",         "memory_format",  "host",        "global_batch", "turns",
+    "load"};
 
 [[noreturn]] void fail_key(const Decoder& training, std::string_view key,
                            const std::string& problem) {
@@ -295,6 +296,7 @@ TrainingOptions decode_training(const Decoder& scenario, const ModelReference& m
   options.hold_output = decode_training_detail::decode_hold_output(training);
   options.autocast_cache = training.optional<bool>("autocast_cache", true);
   if (training.has("loader")) options.loader = decode_loader(training.required_child("loader"));
+  if (training.has("load")) options.load = decode_load(training.required_child("load"));
   options.compile = decode_training_detail::decode_compile(training, *options.framework);
   options.channels_last =
       training.optional_word("memory_format", decode_training_detail::kMemoryFormats,

@@ -90,7 +90,7 @@ Json training(const Environment& environment) {
     if (!schema["properties"].contains(key)) schema["properties"][key] = Json::object();
   }
   // Names that have a mapping with more to say, and maps of words.
-  for (const char* key : {"optimizer", "precision", "loss", "ema", "loader", "loss_scale"})
+  for (const char* key : {"optimizer", "precision", "loss", "ema", "loader", "load", "loss_scale"})
     schema["properties"][key].erase("type");
   return schema;
 }

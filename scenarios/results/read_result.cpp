@@ -10,6 +10,7 @@
 #include "scenarios/results/breakdown_json.hpp"
 #include "scenarios/results/document_json.hpp"
 #include "scenarios/results/generation_json.hpp"
+#include "scenarios/results/load_json.hpp"
 #include "scenarios/results/result_document.hpp"
 #include "sim/allocators/registry.hpp"
 
@@ -341,6 +342,7 @@ PointResult read_point(const nlohmann::ordered_json& entry) {
   read_result_detail::read_time(entry.at("time"), point);
   if (entry.contains("generation")) point.generation = generation_from_json(entry.at("generation"));
   if (entry.contains("loader")) point.loader = read_result_detail::read_loader(entry.at("loader"));
+  if (entry.contains("load")) point.load = load_from_json(entry.at("load"));
   const read_result_detail::Json& throughput = entry.at("throughput");
   point.samples = throughput.at("samples_per_step");
   point.tokens = throughput.at("tokens_per_step");

@@ -8,6 +8,7 @@
 #include "scenarios/results/breakdown_json.hpp"
 #include "scenarios/results/document_json.hpp"
 #include "scenarios/results/generation_json.hpp"
+#include "scenarios/results/load_json.hpp"
 #include "sim/result/transfers.hpp"
 #include "tidemark/version.hpp"
 
@@ -349,6 +350,7 @@ Json point_of(const PointResult& point) {
   json["time"]["per_sample"] = share(point.samples);
   json["time"]["per_token"] = share(point.tokens);
   if (point.loader) json["loader"] = loader_of(*point.loader);
+  if (point.load) json["load"] = to_json(*point.load);
   if (point.generation) json["generation"] = to_json(*point.generation);
   json["throughput"] = {
       {"samples_per_step", point.samples},

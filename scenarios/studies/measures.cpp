@@ -11,6 +11,7 @@
 #include "graph/operators/registry.hpp"
 #include "policies/rewrite/optimizer_kernels.hpp"
 #include "scenarios/read/short_form.hpp"
+#include "scenarios/studies/liger_models.hpp"
 
 namespace tidemark {
 namespace measures_detail {
@@ -287,6 +288,7 @@ std::optional<Measure> Measures::adapters(bool quantised_base) const {
       "bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch." +
       type + ")  # of from_pretrained()";
   const std::string wide = "torch_dtype=torch." + type + "  # of from_pretrained()";
+  const std::string_view scales = has_bf16 ? "" : "\nfp16=True";  // adapters are fp32
   return Measure{
       .kind = MeasureKind::kAdapters,
       .text = quantised_base ? "qlora(rank 16, 4-bit base)" : "lora(rank 16)",
@@ -296,8 +298,8 @@ std::optional<Measure> Measures::adapters(bool quantised_base) const {
                                 : fmt::format("updates of rank 16 only, base in {}",
                                               has_bf16 ? "bf16" : "fp16"),
       .pytorch = fmt::format("model = peft.get_peft_model(model, peft.{})", config),
-      .hugging_face = fmt::format("{}\npeft_config={}  # TRL's SFTTrainer",
-                                  quantised_base ? quantised : wide, config),
+      .hugging_face = fmt::format("{}{}\npeft_config={}  # TRL's SFTTrainer",
+                                  quantised_base ? quantised : wide, scales, config),
       .axolotl = fmt::format("adapter: {}\nlora_r: 16\nlora_alpha: 32\nlora_target_linear: true{}",
                              quantised_base ? "qlora" : "lora",
                              quantised_base ? "\nload_in_4bit: true" : "")};
@@ -309,16 +311,17 @@ std::optional<Measure> Measures::fused_loss() const {
     return std::nullopt;
   Value item = mapping_value({});
   set_entry(item, "fused_loss", {}, measures_detail::word("liger"));
+  const bool patched = liger_patches(scenario_.model);
   return Measure{.kind = MeasureKind::kFusedLoss,
                  .text = "fused_loss(liger)",
                  .policies = {std::move(item)},
                  .pytorch =
                      "loss = liger_kernel.transformers.LigerFusedLinearCrossEntropyLoss()("
                      "lm_head.weight, hidden, targets)",
-                 .hugging_face = "use_liger_kernel=True",
-                 .axolotl =
-                     "plugins: [axolotl.integrations.liger.LigerPlugin]\n"
-                     "liger_fused_linear_cross_entropy: true"};
+                 .hugging_face = patched ? "use_liger_kernel=True" : "",
+                 .axolotl = patched ? "plugins: [axolotl.integrations.liger.LigerPlugin]\n"
+                                      "liger_fused_linear_cross_entropy: true"
+                                    : ""};
 }
 
 std::optional<Measure> Measures::sharding() const {

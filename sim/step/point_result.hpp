@@ -163,6 +163,7 @@ struct PointResult {
 
   RunResult run;  // its step includes `loader_stall`
   std::optional<LoaderFigures> loader;
+  std::optional<LoadFigures> load;
   Duration loader_stall{};                   // time for which each step waits for data
   std::vector<Communication> communication;  // communication of the last step
   Duration dequantise{};  // kernels of the last step that make weights from their codes

@@ -273,7 +273,7 @@ void PointSimulation::examine_run() {
   }
   point_.communication = communication_of(model_.training, program, scratch_, point_.run);
   point_.host_by_role = held_by_role(program, scratch_, Tier::kHost, point_.run.host.events);
-  add_loader_memory(point_);
+  add_memory_beside_step(point_, spec_, model_.training);
   point_.breakdown = time_breakdown(model_.training, program, compiled_.costs, scratch_);
   if (model_.step_flops.count > 0) {
     point_.hardware_flops_utilization = point_.model_flops_utilization *

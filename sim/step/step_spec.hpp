@@ -19,6 +19,7 @@
 #include "hwprofiles/mesh.hpp"
 #include "policies/adapt/name_patterns.hpp"
 #include "policies/compile/partition.hpp"
+#include "policies/data/load.hpp"
 #include "policies/data/loader.hpp"
 #include "policies/plan/entry.hpp"
 #include "policies/plan/rewrite_context.hpp"
@@ -67,6 +68,7 @@ struct TrainingOptions {
   bool channels_last = false;           // memory_format of the model and its images
   HostClock host = HostClock::kEager;
   std::optional<LoaderSpec> loader;  // absent: data is always there
+  std::optional<LoadSpec> load;      // absent: weights are there from the start
   bool evaluates_loss = false;       // kForward computes the loss, too
   // The system whose cross-entropy is taken; the one that trains the model unless given.
   std::optional<TrainingSystem> loss_of;

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 
 #include "policies/compile/fuse.hpp"
 #include "policies/compile/partition.hpp"
+#include "policies/compile/write_over_inputs.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 
@@ -24,7 +26,8 @@ namespace {
 
 // A step of operators that each make one value, and backward operators that each read some.
 struct RandomStep {
-  explicit RandomStep(std::uint32_t seed) : random(seed) {
+  // Values differ in size, unless all have that of the gradients.
+  explicit RandomStep(std::uint32_t seed, bool equal_sizes = false) : random(seed) {
     const int count = number(3, 9);
     graph.layers.push_back({.name = "block 0", .block = 0});
     graph.layers.push_back({.name = "block 1", .block = 1});
@@ -36,7 +39,8 @@ struct RandomStep {
       for (const StorageId made : values) {
         if (number(0, 2) == 0) touches.push_back({made, Access::kRead});
       }
-      values.push_back(graph.storages.push_back({.bytes = Bytes(number(1, 400)), .name = "value"}));
+      values.push_back(graph.storages.push_back(
+          {.bytes = Bytes(equal_sizes ? 8 : 16 * number(1, 400) + i), .name = "value"}));
       touches.push_back({values.back(), Access::kCreate});
       const LayerId layer(static_cast<std::uint32_t>(3 * i / count));
       graph.part(PartKind::kForward)
@@ -152,6 +156,50 @@ class Oracle {
   std::array<LayerId, 16> layer_{};
 };
 
+// The contents that each operator reads, in program order: every operator makes a new one.
+std::vector<std::multiset<std::uint32_t>> contents_read(const TrainingGraph& graph) {
+  std::map<std::size_t, std::uint32_t> content;
+  std::vector<std::multiset<std::uint32_t>> all;
+  for (const PartKind kind : {PartKind::kForward, PartKind::kBackward}) {
+    for (const OperatorId op : graph.part(kind)) {
+      std::multiset<std::uint32_t> read;
+      for (const Touch& touch : graph.touches_of(op)) {
+        if (touch.access != Access::kCreate) read.insert(content[touch.storage.index()]);
+      }
+      for (const Touch& touch : graph.touches_of(op)) {
+        if (touch.access != Access::kRead) content[touch.storage.index()] = 1 + op.value;
+      }
+      all.push_back(std::move(read));
+    }
+  }
+  return all;
+}
+
+// The most bytes that are live if each storage goes behind its last operator.
+std::int64_t most_live(const TrainingGraph& graph) {
+  std::vector<OperatorId> order = graph.part(PartKind::kForward);
+  const std::vector<OperatorId>& backward = graph.part(PartKind::kBackward);
+  order.insert(order.end(), backward.begin(), backward.end());
+  std::map<std::size_t, std::size_t> last;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    for (const Touch& touch : graph.touches_of(order[i]))
+      last[touch.storage.index()] = i;
+  }
+  std::int64_t live = 0;
+  std::int64_t most = 0;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    for (const Touch& touch : graph.touches_of(order[i])) {
+      if (touch.access == Access::kCreate) live += graph.storages[touch.storage].bytes.count;
+    }
+    most = std::max(most, live);
+    for (const Touch& touch : graph.touches_of(order[i])) {
+      if (graph.storages[touch.storage].initial) continue;
+      if (last[touch.storage.index()] == i) live -= graph.storages[touch.storage].bytes.count;
+    }
+  }
+  return most;
+}
+
 PointResult run(const std::string& model, const std::string& rest) {
   const std::string text =
       fmt::format("model: {}\nhardware: h100-sxm-80gb\nallocator: ideal\n{}", model, rest);
@@ -191,7 +239,47 @@ TEST_SUITE("property") {
   }
 }
 
+TEST_SUITE("property") {
+  TEST_CASE("kernels that write over their inputs leave what others read, and need no more") {
+    int reused = 0;
+    for (std::uint32_t seed = 0; seed < 400; ++seed) {
+      const RandomStep step(seed, true);
+      TrainingGraph written = step.graph;
+      IdVector<OperatorId, char> moves(written.operators.size(), 0);
+      moves[OperatorId(0U)] = 1;
+      write_over_inputs(written, seed % 2 == 0 ? CompileScope::kModel : CompileScope::kBlocks,
+                        moves);
+      check_invariants(written);
+      CHECK(contents_read(written) == contents_read(step.graph));
+      CHECK(most_live(written) <= most_live(step.graph));
+      for (const OperatorId op : ids_of(written.operators)) {
+        const bool over = written.touches_of(op).size() < step.graph.touches_of(op).size();
+        if (!over) continue;
+        ++reused;
+        CHECK(is_fusible(step.graph, op,
+                         seed % 2 == 0 ? CompileScope::kModel : CompileScope::kBlocks));
+      }
+    }
+    CHECK(reused > 200);
+  }
+}
+
 TEST_SUITE("unit") {
+  // Each chunk's logits go when its gradient is there: chunks share too little to be one kernel.
+  TEST_CASE("compiled losses of chunks run one after the other") {
+    const std::string rest =
+        "training: {micro_batch: 4, sequence: 256, precision: bf16, optimizer: sgd, compile: "
+        "inductor}\npolicies: [chunked_loss: {kind: kept, chunks: ";
+    const std::string model =
+        "{preset: llama, layers: 1, width: 64, heads: 2, kv_heads: 2, head_width: 32, ffn: 128, "
+        "vocab: 32000}";
+    const std::int64_t logits = std::int64_t{2} * 4 * 256 * 32'000;
+    const std::int64_t whole = run(model, rest + "2}]").run.live.bytes.count;
+    const std::int64_t parts = run(model, rest + "8}]").run.live.bytes.count;
+    CHECK(whole > logits * 3 / 2);
+    CHECK(parts < whole - logits / 4);
+  }
+
   TEST_CASE("compiled, a model keeps less, takes no longer, and still checkpoints and offloads") {
     for (const std::string model :
          {"{preset: gpt2, layers: 3}", "{preset: llama-3.2-1b, layers: 2}", "resnet18"}) {

@@ -115,6 +115,28 @@ TEST_SUITE("unit") {
           }).find("the scenario lists lora, and so trains lora") != std::string::npos);
   }
 
+  TEST_CASE("use_liger_kernel is a setting of models that Liger patches") {
+    const auto settings = [](const std::string& model, const std::string& hardware,
+                             const std::string& text) {
+      const Recipes found = recipes_of(model, hardware, {RecipeMethod::kFull, RecipeMethod::kLora});
+      std::string lines;
+      for (const Recipe& recipe : found.fitting) {
+        for (const Measure& measure : recipe.measures) {
+          if (measure.text.starts_with(text)) lines += measure.hugging_face + measure.axolotl;
+        }
+      }
+      return lines;
+    };
+    CHECK(settings("{preset: llama-3.2-1b, layers: 1}", "h100-sxm-80gb", "fused_loss")
+              .find("use_liger_kernel=True") != std::string::npos);
+    CHECK(settings("{preset: gpt2, layers: 1}", "h100-sxm-80gb", "fused_loss").empty());
+    // Adapters in fp32 over a base in fp16 need a loss scale.
+    CHECK(settings("{preset: gpt2, layers: 1}", "v100-sxm-16gb", "lora").find("fp16=True") !=
+          std::string::npos);
+    CHECK(settings("{preset: gpt2, layers: 1}", "h100-sxm-80gb", "lora").find("fp16=True") ==
+          std::string::npos);
+  }
+
   TEST_CASE("adapters are for models with linear layers in their blocks") {
     const auto methods = [](const std::string& model) {
       const std::string text = "{model: " + model + ", hardware: h100-sxm-80gb}";

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "scenarios/results/document_json.hpp"
 #include "tests/scenarios/scenario_files.hpp"
@@ -83,6 +84,25 @@ gradient_checkpointing: true
 flash_attention: true
 datasets: [{path: d, type: alpaca}]
 some_new_key: 3
+)";
+
+// A file of TRL's scripts for preference training.
+constexpr const char* kScript = R"(
+model_name_or_path: my/model
+dtype: bfloat16
+attn_implementation: flash_attention_2
+use_peft: True
+load_in_4bit: true
+lora_r: 128
+lora_target_modules: [q_proj, v_proj]
+bf16: true
+beta: 0.01
+gradient_checkpointing: true
+gradient_checkpointing_kwargs: {use_reentrant: False}
+max_length: 1024
+optim: paged_adamw_32bit
+output_dir: out
+per_device_train_batch_size: 4
 )";
 
 TEST_SUITE("unit") {
@@ -178,6 +198,72 @@ TEST_SUITE("unit") {
           R"([{"lora": {"rank": 8, "targets": "all-linear", "base": "int8"}}])");
   }
 
+  TEST_CASE("TRL's model and adapter keys beside TrainingArguments make the adapter") {
+    const ImportedScenario imported = read(kScript);
+    CHECK(imported.format == "TrainingArguments");
+    CHECK(policies(imported) ==
+          R"([{"checkpoint_every": {"period": 1, "reentrant": false}}, {"lora": {"rank": 128, )"
+          R"("alpha": 32, "dropout": 0.05, "targets": ["q_proj", "v_proj"], "base": "nf4", )"
+          R"("dtype": "bf16"}}])");
+    CHECK(training(imported) ==
+          R"({"micro_batch": 4, "clip_grad_norm": 1.0, "attention": "flash", )"
+          R"("optimizer": "adamw", "sequence": 1024, "precision": "bf16"})");
+    CHECK(lists(imported.report.not_understood, "beta"));
+    CHECK(imported.report.not_understood.size() == 1);
+    // Without use_peft the keys of adapters do nothing; weights in bf16 are trained as they are.
+    CHECK(policies(read("{output_dir: o, dtype: bfloat16, lora_r: 8}")) == "[]");
+    CHECK(training(read("{output_dir: o, dtype: bfloat16}")).find("\"bf16\"") != std::string::npos);
+    // Reentrant checkpointing asks for a gradient of the embedding.
+    CHECK(policies(read("{output_dir: o, use_peft: true, gradient_checkpointing: true}"))
+              .find("input_gradients") != std::string::npos);
+  }
+
+  TEST_CASE("words of YAML 1.1 are flags") {
+    for (const char* word : {"True", "TRUE", "yes", "On"}) {
+      CAPTURE(word);
+      CHECK(policies(read(fmt::format("{{output_dir: o, gradient_checkpointing: {}}}", word))) ==
+            R"([{"checkpoint_every": {"period": 1}}])");
+    }
+    CHECK(policies(read("{output_dir: o, gradient_checkpointing: False}")) == "[]");
+  }
+
+  TEST_CASE("torch.compile's modes with CUDA graphs, and offloading by axolotl's words") {
+    CHECK(training(read("{output_dir: o, torch_compile: true, torch_compile_mode: "
+                        "reduce-overhead}"))
+              .find(R"("compile": "inductor", "host": "cuda_graphs")") != std::string::npos);
+    CHECK(policies(read("{base_model: m, gradient_checkpointing: true, activation_offloading: "
+                        "legacy}")) == R"([{"offload_checkpoints": null}, )"
+                                       R"({"checkpoint_every": {"period": 1}}])");
+  }
+
+  TEST_CASE("axolotl's losses: its plugin switches cut cross-entropy on, chunks keep logits") {
+    CHECK(policies(read("{base_model: m, plugins: "
+                        "[axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin]}")) ==
+          R"([{"fused_loss": "cut_cross_entropy"}])");
+    CHECK(policies(read("{base_model: m, cut_cross_entropy: false, plugins: "
+                        "[axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin]}")) ==
+          "[]");
+    CHECK(policies(read("{base_model: m, chunked_cross_entropy: true}")) ==
+          R"([{"chunked_loss": {"chunks": 8, "kind": "kept"}}])");
+  }
+
+  TEST_CASE("FSDP's offloading and limit are its own, and Accelerate's mesh divides the GPUs") {
+    CHECK(policies(read("{base_model: m, fsdp: [full_shard, auto_wrap], fsdp_config: "
+                        "{fsdp_limit_all_gathers: true, fsdp_offload_params: true}}")) ==
+          R"([{"fsdp": {"version": 1, "offload": "host", "limit_all_gathers": true}}])");
+    const ImportedScenario mesh = read(
+        "{distributed_type: FSDP, num_processes: 16, fsdp_config: {fsdp_version: 2}, "
+        "parallelism_config: {parallelism_config_dp_replicate_size: 2, "
+        "parallelism_config_dp_shard_size: 2, parallelism_config_tp_size: 4, "
+        "parallelism_config_cp_size: 1}}");
+    CHECK(policies(mesh) ==
+          R"([{"fsdp": {"version": 2, "shard": 2}}, {"tensor_parallel": {"size": 4}}])");
+    CHECK(mesh.report.not_understood.empty());
+    CHECK(as_json(*mesh.scenario.find("hardware")) == R"({"gpu": "a100-sxm-80gb", "count": 16})");
+    CHECK(policies(read("{tensor_parallel: {autotp_size: 4}, zero_optimization: {stage: 1}}")) ==
+          R"([{"zero": {"stage": 1}}, {"tensor_parallel": {"size": 4}}])");
+  }
+
   TEST_CASE("mistakes in an imported file name its line, column and key") {
     const auto refused = [](const std::string& text, const std::string& reason) {
       CAPTURE(text);
@@ -200,7 +286,7 @@ TEST_SUITE("unit") {
     const auto imported_as = [](const std::string& text) {
       return import_settings(parse_document(text, "f.yaml"), kGpt2, environment());
     };
-    for (const char* text : {kDeepSpeed, kTrainingArguments, kAccelerate, kAxolotl}) {
+    for (const char* text : {kDeepSpeed, kTrainingArguments, kAccelerate, kAxolotl, kScript}) {
       const ImportedScenario imported = imported_as(text);
       // The written text is a scenario, and the same one.
       const std::string yaml = scenario_yaml(imported, "f.yaml");
@@ -220,7 +306,7 @@ TEST_SUITE("unit") {
 
 TEST_SUITE("property") {
   TEST_CASE("every key of a file is reported exactly once") {
-    for (const char* text : {kDeepSpeed, kTrainingArguments, kAccelerate, kAxolotl}) {
+    for (const char* text : {kDeepSpeed, kTrainingArguments, kAccelerate, kAxolotl, kScript}) {
       const Value file = parse_document(text, "f.yaml");
       const ImportedScenario imported = read_settings(file, kGpt2);
       std::vector<std::string> reported;
