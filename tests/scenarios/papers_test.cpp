@@ -198,6 +198,24 @@ TEST_SUITE("paper") {
     CHECK(errors[3] < 0.007);
   }
 
+  TEST_CASE("torchtune's ladder of Llama 3.2 3B: peaks and their order") {
+    constexpr std::array kPublished{60.0, 51.0, 42.9, 24.9, 23.1, 21.8, 17.6, 8.5, 4.6};
+    const std::vector<PointResult> points = simulate_points(
+        paper("torchtune_3b_ladder"), environment(), 2, {.smallest_capacity = false});
+    REQUIRE(points.size() == kPublished.size());
+    std::vector<double> errors;
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      const double found = static_cast<double>(points[i].run.active.bytes.count) / (1 << 30);
+      CAPTURE(found);
+      CAPTURE(kPublished[i]);
+      errors.push_back(std::abs(found / kPublished[i] - 1));
+      CHECK(errors.back() < 0.12);
+      if (i > 0) CHECK(points[i].run.active.bytes < points[i - 1].run.active.bytes);
+    }
+    std::nth_element(errors.begin(), errors.begin() + 4, errors.end());
+    CHECK(errors[4] < 0.02);
+  }
+
   TEST_CASE("Chen et al. 2016: n layers take the memory of sqrt(n), for one more forward pass") {
     const std::vector<PointResult> points =
         simulate_points(paper("chen_sqrt"), environment(), 2, {.smallest_capacity = false});
