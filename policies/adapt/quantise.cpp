@@ -16,6 +16,7 @@
 #include "graph/operators/registry.hpp"
 #include "graph/rewrite/graph_copy.hpp"
 #include "graph/rewrite/maker_of.hpp"
+#include "graph/rewrite/packed_weights.hpp"
 
 namespace tidemark {
 namespace quantise_detail {
@@ -210,6 +211,12 @@ QuantiseOptions decode_quantise(const Decoder& d, const std::string& name) {
 }
 
 Graph QuantiseLinears::apply(const Graph& graph, const RewriteContext& /*context*/) const {
+  if (has_packed_weights(graph)) {
+    throw UserError(
+        {}, fmt::format("policies.{}", options_.policy),
+        "does not go with prune's method 2:4, which packs the weights; leave one of the "
+        "two out");
+  }
   quantise_detail::Quantised quantised(graph, options_);
   const bool done_already =
       std::any_of(graph.storages.begin(), graph.storages.end(),

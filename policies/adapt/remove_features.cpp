@@ -15,6 +15,7 @@
 #include "graph/core/errors.hpp"
 #include "graph/operators/known_families.hpp"
 #include "graph/rewrite/graph_copy.hpp"
+#include "graph/rewrite/packed_weights.hpp"
 #include "policies/adapt/product_weights.hpp"
 #include "policies/adapt/prune.hpp"
 
@@ -191,6 +192,16 @@ class FeatureRemoval {
 }  // namespace remove_features_detail
 
 Graph remove_features(const Graph& graph, const NamePatterns& patterns, double amount) {
+  const bool made = std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
+    if (!multiplies_weight(node)) return false;
+    const StorageId weight = graph.tensors[node.inputs[kProductWeight]].storage;
+    return graph.storages[weight].role == Role::kTemporary;
+  });
+  if (made || has_packed_weights(graph)) {
+    throw UserError({}, "policies.prune.method",
+                    "structured removes features of weights that nothing has changed yet: list it "
+                    "before what masks (prune), packs (2:4) or rounds (qat) them");
+  }
   return remove_features_detail::FeatureRemoval(graph, patterns, amount).run();
 }
 

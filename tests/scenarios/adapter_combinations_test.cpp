@@ -153,6 +153,10 @@ TEST_SUITE("unit") {
          {Pair{"lora: {rank: 4, base: nf4}, qat: {weights: int8}", "policies.lora", "qat"},
           Pair{"quantise_weights: {dtype: nf4}, prune: {amount: 0.5}", "quantise_weights", "prune"},
           Pair{"chunked_loss: {chunks: 4}, fused_loss: liger", "chunked_loss", "fused_loss"},
+          Pair{"prune: {method: 2:4, when: removed}, quantise_weights: {dtype: nf4}",
+               "quantise_weights", "2:4"},
+          Pair{"prune: {amount: 0.5}, prune: {method: structured, when: removed}", "prune.method",
+               "masks"},
           Pair{"fused_loss: liger, distill: {teacher: {preset: gpt, layers: 1, width: 64, heads: "
                "2, vocab: 256, sequence: 32}}",
                "fused_loss", "distill"}}) {

@@ -20,7 +20,8 @@ constexpr const char* kSweeps[] = {
     "{sequence: 512}, sweep: {matrix: {training.micro_batch: [1, 64], training.optimizer: [sgd, "
     "nonsense], policies: [[], [checkpoint_every: {period: 3}]]}}}",
     "{model: {preset: gpt2, layers: 3}, hardware: a100-sxm-40gb, training: {micro_batch: 4, "
-    "sequence: 256}, sweep: {matrix: {policies: [[optimal: {budget: 1MiB, iterations: 20}], "
+    "sequence: 256, load: {format: pickle}}, sweep: {matrix: {policies: [[optimal: {budget: 1MiB, "
+    "iterations: 20}], "
     "[optimal: {budget: 90GiB, iterations: 20}], [revolve: {budget: 1GiB}], [offload_activations, "
     "offload_optimizer]], allocator: [torch, bfc, ideal, packed]}}}",
     "{model: {preset: gpt2, layers: 4}, hardware: {gpu: a100-sxm-40gb, host: {memory: 1GiB}}, "

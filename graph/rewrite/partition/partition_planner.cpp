@@ -9,6 +9,7 @@
 #include "graph/operators/communication/expert_rows.hpp"
 #include "graph/operators/known_families.hpp"
 #include "graph/operators/registry.hpp"
+#include "graph/rewrite/packed_weights.hpp"
 #include "graph/rewrite/partition/partition_errors.hpp"
 
 namespace tidemark {
@@ -33,6 +34,11 @@ PartitionPlanner::PartitionPlanner(const Graph& graph, const PartitionOptions& o
       sharing_(graph.nodes.size(), 1) {}
 
 Partition PartitionPlanner::plan() {
+  if (has_packed_weights(graph_)) {
+    throw UserError({}, options_.path,
+                    "does not go with prune's method 2:4, whose weights are packed and cannot be "
+                    "divided; leave one of the two out");
+  }
   for (int i = 0; i < partition_planner_detail::kMostAttempts; ++i) {
     attempt();
     if (learnt_) continue;
