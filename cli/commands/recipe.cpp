@@ -162,8 +162,12 @@ std::string settings_of(const Recipe& recipe, const Base& base, int number, bool
   add("for Hugging Face's Trainer", hugging_face(recipe, base));
   add("for axolotl", axolotl(recipe, base));
   std::string words;
-  for (const std::string& added : base.added)
-    words += fmt::format(" -s '{}'", added);
+  for (const std::string& added : base.added) {
+    const bool replaced =
+        std::any_of(recipe.overrides.begin(), recipe.overrides.end(),
+                    [&](const Override& change) { return added.starts_with(change.key + '='); });
+    if (!replaced) words += fmt::format(" -s '{}'", added);
+  }
   for (const Override& change : recipe.overrides)
     words += fmt::format(" -s '{}={}'", change.key, as_json(change.value));
   text += fmt::format("  with tidemark run\n   {}\n", words);

@@ -84,7 +84,7 @@ std::optional<bool> Settings::flag(std::string_view key) const {
   if (!has(key)) return std::nullopt;
   // The words of YAML 1.1, which Python's reader takes; a text in quotes is no flag there either,
   // but the tools read it as one.
-  const std::string given = word(key).value_or("");
+  const std::string given = value(key)->is_scalar() ? word(key).value_or("") : "";
   if (given == "yes" || given == "on" || given == "true") return true;
   if (given == "no" || given == "off" || given == "false") return false;
   return decoder().maybe<bool>(key);

@@ -274,6 +274,7 @@ TEST_SUITE("unit") {
     refused("output_dir: o\nper_device_train_batch_size: many\n",
             "f.yaml:2:30: per_device_train_batch_size: expected an integer");
     refused("zero_optimization: {stage: 2, reduce_bucket_size: 1.5}", "expected an integer");
+    refused("output_dir: o\nbf16: [true]\n", "f.yaml:2:7: bf16: expected true or false");
     refused("base_model: m\nadapter: qlora\n", "f.yaml:2:1: adapter: qlora needs load_in_4bit");
     refused("base_model: m\nadapter: lora\nload_in_4bit: true\nload_in_8bit: true\n",
             "load_in_4bit and load_in_8bit are both set");
