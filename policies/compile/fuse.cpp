@@ -51,9 +51,9 @@ class Fusion {
 
 // Whether the operator reads an element from another place than it writes it to.
 bool moves_elements(const Operator& op) {
-  const OperatorFamily* const kMoving[] = {&contiguous_family(), &reshape_family(), &cat_family(),
-                                           &rotary_family()};
-  return std::find(std::begin(kMoving), std::end(kMoving), op.family) != std::end(kMoving);
+  const OperatorFamily* const moving[] = {&contiguous_family(), &reshape_family(), &cat_family(),
+                                          &rotary_family()};
+  return std::find(std::begin(moving), std::end(moving), op.family) != std::end(moving);
 }
 
 void Fusion::count_uses() {
@@ -90,7 +90,7 @@ void Fusion::join(const std::vector<OperatorId>& run) {
       ++touched[touch.storage];
     }
     became_[id] = run.back();
-    moves_[run.back()] |= moves_[id];
+    if (moves_[id] != 0) moves_[run.back()] = 1;
   }
   std::vector<Touch> touches;
   for (const StorageId id : order) {

@@ -55,8 +55,7 @@ std::string base_of(Settings& settings) {
   }
   if (!four) return {};
   const bool nested = settings.flag("use_bnb_nested_quant").value_or(false);
-  const std::string base =
-      settings.word("bnb_4bit_quant_type").value_or("nf4") + (nested ? "_dq" : "");
+  std::string base = settings.word("bnb_4bit_quant_type").value_or("nf4") + (nested ? "_dq" : "");
   for (const char* key : {"load_in_4bit", "use_bnb_nested_quant", "bnb_4bit_quant_type"})
     settings.becomes(key, fmt::format("policies.lora.base: {}", base));
   return base;
