@@ -13,7 +13,6 @@ EvictedCosts::EvictedCosts(std::size_t storages, const StorageEdges& edges, Neig
   if (kind == Neighbourhood::kNone) return;
   if (kind == Neighbourhood::kClasses) {
     cost_in_class_.resize(storages);
-    beside_.resize(storages);
   } else {
     watched_.resize(storages);
   }
@@ -21,7 +20,7 @@ EvictedCosts::EvictedCosts(std::size_t storages, const StorageEdges& edges, Neig
 }
 
 void EvictedCosts::add_cost(std::uint32_t s, std::int64_t cost) {
-  Record& record = records_[s];
+  StorageRecord& record = records_[s];
   record.cost += cost;
   if (kind_ == Neighbourhood::kNone || record.bound < record.cost) {
     record.bound = record.cost;
@@ -29,9 +28,9 @@ void EvictedCosts::add_cost(std::uint32_t s, std::int64_t cost) {
   }
   if (kind_ != Neighbourhood::kClasses || state_[s] == StorageState::kNever) return;
   // A view: the inputs of its operator are adjacent to the storage from now on.
-  beside_[s].count = Beside::kUnknown;
+  record.beside.count = ClassesBeside::kUnknown;
   for (const StorageEdge& edge : edges_.both(s))
-    beside_[edge.storage].count = Beside::kUnknown;
+    records_[edge.storage].beside.count = ClassesBeside::kUnknown;
 }
 
 void EvictedCosts::set_bound(std::uint32_t s, std::int64_t bound) {
@@ -98,7 +97,7 @@ bool EvictedCosts::walk(EdgesOf edges, std::uint32_t from, Walk& walk) {
       if (edge.op >= defined_) break;
       const std::uint32_t other = edge.storage;
       if (!evicted(other)) continue;
-      Record& record = records_[other];
+      StorageRecord& record = records_[other];
       if (record.at == last_mark_) continue;
       if (walk.found.cost > walk.limit || counted_.size() >= walk.most) return false;
       // Views make an ancestor that is a descendant too possible; a set has it once.
@@ -131,7 +130,7 @@ EvictedCosts::Evaluation EvictedCosts::evaluate(std::uint32_t s, std::int64_t li
                                                 std::size_t most) {
   Walk w{.limit = limit, .most = most, .found = {cost(s), last_access(s), true}};
   if (kind_ == Neighbourhood::kNone) return w.found;
-  if (!beside_.empty() && beside_[s].count != Beside::kUnknown) return sum_known_classes(s);
+  if (records_[s].beside.count != ClassesBeside::kUnknown) return sum_known_classes(s);
   counted_.clear();
   begin_marks();
   bool whole = true;
@@ -146,10 +145,12 @@ EvictedCosts::Evaluation EvictedCosts::evaluate(std::uint32_t s, std::int64_t li
     if (kind_ != Neighbourhood::kSet) w.found.last_access = last_access(s);
   }
   w.found.exact = whole;
-  const bool known = !beside_.empty() && whole && counted_.size() <= Beside::kMost;
+  const bool known =
+      kind_ == Neighbourhood::kClasses && whole && counted_.size() <= ClassesBeside::kMost;
   if (known) {
-    std::copy(counted_.begin(), counted_.end(), beside_[s].node.begin());
-    beside_[s].count = static_cast<std::uint32_t>(counted_.size());
+    ClassesBeside& beside = records_[s].beside;
+    std::copy(counted_.begin(), counted_.end(), beside.node.begin());
+    beside.count = static_cast<std::uint32_t>(counted_.size());
   }
   // The watches stay when the bound does not rise.
   if (known || w.found.cost > lower_bound(s) || w.found.last_access > latest_access(s)) {
@@ -162,8 +163,8 @@ EvictedCosts::Evaluation EvictedCosts::evaluate(std::uint32_t s, std::int64_t li
 }
 
 EvictedCosts::Evaluation EvictedCosts::sum_known_classes(std::uint32_t s) {
-  Record& record = records_[s];
-  auto& [node, count] = beside_[s];
+  StorageRecord& record = records_[s];
+  auto& [node, count] = record.beside;
   std::int64_t sum = record.cost;
   std::uint32_t kept = 0;
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -183,14 +184,14 @@ EvictedCosts::Evaluation EvictedCosts::sum_known_classes(std::uint32_t s) {
 
 // Records that the class of `root` is adjacent to `s` from now on.
 void EvictedCosts::add_beside(std::uint32_t s, std::uint32_t root) {
-  auto& [node, count] = beside_[s];
-  if (count == Beside::kUnknown) return;
+  auto& [node, count] = records_[s].beside;
+  if (count == ClassesBeside::kUnknown) return;
   for (std::uint32_t i = 0; i < count; ++i) {
     node[i] = find(node[i]);
     if (node[i] == root) return;
   }
-  if (count == Beside::kMost) {
-    count = Beside::kUnknown;
+  if (count == ClassesBeside::kMost) {
+    count = ClassesBeside::kUnknown;
     return;
   }
   node[count++] = root;
@@ -245,9 +246,9 @@ void EvictedCosts::purge_watches() {
 }
 
 std::uint32_t EvictedCosts::find(std::uint32_t node) {
-  while (classes_[node].parent != node) {
-    std::uint32_t& parent = classes_[node].parent;
-    parent = classes_[parent].parent;
+  while (parents_[node] != node) {
+    std::uint32_t& parent = parents_[node];
+    parent = parents_[parent];
     node = parent;
   }
   return node;
@@ -257,7 +258,7 @@ std::uint32_t EvictedCosts::merge(std::uint32_t a, std::uint32_t b) {
   if (a == b) return a;
   if (classes_[a].rank < classes_[b].rank) std::swap(a, b);
   if (classes_[a].rank == classes_[b].rank) ++classes_[a].rank;
-  classes_[b].parent = a;
+  parents_[b] = a;
   classes_[a].total += classes_[b].total;
   WatchList& into = classes_[a].watched;
   WatchList& from = classes_[b].watched;
@@ -273,7 +274,8 @@ std::uint32_t EvictedCosts::merge(std::uint32_t a, std::uint32_t b) {
 void EvictedCosts::join_classes(std::uint32_t s) {
   auto root = static_cast<std::uint32_t>(classes_.size());
   records_[s].at = root;
-  classes_.push_back({.total = cost(s), .parent = root});
+  classes_.push_back({.total = cost(s)});
+  parents_.push_back(root);
   cost_in_class_[s] = cost(s);
   for (const StorageEdge& edge : edges_.both(s)) {
     if (edge.op < defined_ && evicted(edge.storage)) root = merge(root, class_of(edge.storage));
@@ -294,7 +296,7 @@ void EvictedCosts::leave_class(std::uint32_t s) {
   while (at != kNone) {
     const std::uint32_t next = watches_[at].next;
     const std::uint32_t x = watches_[at].storage;
-    Record& watcher = records_[x];
+    StorageRecord& watcher = records_[x];
     // A storage that watched two classes which have merged is met twice.
     const bool valid = watcher.version == watches_[at].version && watcher.at != last_mark_;
     if (valid) {

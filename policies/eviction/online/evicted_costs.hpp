@@ -9,12 +9,12 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <limits>
 #include <vector>
 
 #include "policies/eviction/online/storage_edges.hpp"
+#include "policies/eviction/online/storage_record.hpp"
 
 namespace tidemark {
 
@@ -44,6 +44,9 @@ class EvictedCosts {
   [[nodiscard]] std::uint32_t newest_operator() const { return defined_ - 1; }
   void add_cost(std::uint32_t s, std::int64_t cost);
   [[nodiscard]] std::int64_t cost(std::uint32_t s) const { return records_[s].cost; }
+  // The pool keeps its own fields in it.
+  [[nodiscard]] StorageRecord& record(std::uint32_t s) { return records_[s]; }
+  [[nodiscard]] const StorageRecord& record(std::uint32_t s) const { return records_[s]; }
   [[nodiscard]] StorageState state(std::uint32_t s) const { return state_[s]; }
   [[nodiscard]] bool material(std::uint32_t s) const {
     return state_[s] == StorageState::kMaterial;
@@ -81,38 +84,19 @@ class EvictedCosts {
   static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
   struct Watch {
     std::uint32_t storage = 0;  // the storage whose bound counts what is watched
-    std::uint32_t version = 0;  // valid while equal to Record::version
+    std::uint32_t version = 0;  // valid while equal to StorageRecord::version
     std::uint32_t next = kNone;
   };
   struct WatchList {
     std::uint32_t head = kNone;
     std::uint32_t tail = kNone;
   };
-  // The fields of a storage that a walk reads together.
-  struct alignas(32) Record {
-    std::int64_t cost = 0;
-    std::int64_t last_access = 0;
-    std::int64_t bound = 0;
-    std::uint32_t version = 0;  // counts the changes of what the storage watches
-    // The last walk that counted the storage. kClasses: the node where find() begins while the
-    // storage is evicted, else the last departure from a class that lowered the bound.
-    std::uint32_t at = 0;
-  };
-  // A node of the union-find forest, one for every eviction.
+  // A node of the union-find forest, one for every eviction. Its parent is apart, in parents_.
   struct alignas(32) Class {
     std::int64_t total = 0;  // cost of the class, at a root
-    std::uint32_t parent = 0;
     std::uint32_t rank = 0;
     std::uint32_t mark = 0;  // the last evaluation that counted the class
     WatchList watched;
-  };
-  // The classes beside a storage, if they are known: then only their costs are looked up. A class
-  // that has merged since is found through its node.
-  struct alignas(16) Beside {
-    static constexpr std::uint32_t kMost = 3;
-    static constexpr std::uint32_t kUnknown = std::numeric_limits<std::uint32_t>::max();
-    std::array<std::uint32_t, kMost> node{};
-    std::uint32_t count = kUnknown;
   };
   struct Walk {
     std::int64_t limit = 0;
@@ -129,7 +113,7 @@ class EvictedCosts {
   void set_bound(std::uint32_t s, std::int64_t bound);
   void forget(std::uint32_t s) {
     if (!latest_.empty()) latest_[s] = 0;
-    if (!beside_.empty()) beside_[s].count = Beside::kUnknown;
+    records_[s].beside.count = ClassesBeside::kUnknown;
     set_bound(s, cost(s));
   }
   void watch(std::uint32_t subject, std::uint32_t s);
@@ -151,7 +135,7 @@ class EvictedCosts {
   Neighbourhood kind_;
   std::uint32_t defined_ = 0;
   std::vector<StorageState> state_;  // all that is read of most neighbours
-  std::vector<Record> records_;
+  std::vector<StorageRecord> records_;
   std::vector<std::int64_t> latest_;  // kSet: the latest access that the bound saw
   std::vector<std::uint32_t> changed_;
 
@@ -165,7 +149,7 @@ class EvictedCosts {
   std::size_t purge_at_ = 0;
 
   std::vector<Class> classes_;
-  std::vector<Beside> beside_;               // neighbours of each storage
+  std::vector<std::uint32_t> parents_;       // by class; all that find() reads
   std::vector<std::int64_t> cost_in_class_;  // cost with which a storage joined its class
 };
 

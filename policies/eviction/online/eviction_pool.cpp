@@ -1,6 +1,5 @@
 #include "policies/eviction/online/eviction_pool.hpp"
 
-#include <algorithm>
 #include <bit>
 #include <limits>
 
@@ -29,14 +28,15 @@ EvictionPool::EvictionPool(const EvictionLog& log, EvictionHeuristic heuristic, 
       search_(heuristic, costs),
       heap_(by_line_ ? 0 : log.storages.size()),
       lines_(by_line_ ? log.storages.size() : 0),
-      members_(log.storages.size()),
+      storages_(log.storages.size()),
       marked_(log.storages.size()) {
-  for (std::size_t s = 0; s < members_.size(); ++s)
-    members_[s].bytes = log.storages[s].bytes.count;
+  for (std::uint32_t s = 0; s < storages_; ++s)
+    costs_.record(s).bytes = log.storages[s].bytes.count;
 }
 
 EvictionHeap::Entry EvictionPool::entry(std::uint32_t x) const {
-  const auto [sequence, bytes] = members_[x];
+  const std::int64_t bytes = costs_.record(x).bytes;
+  const std::uint64_t sequence = costs_.record(x).sequence;
   if (heuristic_ != EvictionHeuristic::kMsps) {
     return {eviction_key(heuristic_, bytes, costs_.last_access(x)), ~sequence, x};
   }
@@ -46,7 +46,7 @@ EvictionHeap::Entry EvictionPool::entry(std::uint32_t x) const {
 }
 
 RisingLines::Line EvictionPool::line(std::uint32_t x) const {
-  const std::int64_t bytes = members_[x].bytes;
+  const std::int64_t bytes = costs_.record(x).bytes;
   const std::int64_t cost = costs_.lower_bound(x);
   if (bytes == 0) return {};
   // Rounded up: the filed slope may only be too high.
@@ -90,7 +90,6 @@ void EvictionPool::raise_beside(std::uint32_t x) {
   for (const StorageEdge& edge : log_.edges.both(x)) {
     if (!contains(edge.storage) || !lines_.contains(edge.storage)) continue;
     beside_.push_back(edge.storage);
-    costs_.bring_near(edge.storage);
   }
   for (const std::uint32_t beside : beside_)
     costs_.bring_neighbours_near(beside);
@@ -123,15 +122,24 @@ std::uint32_t EvictionPool::choose_by_ratio() {
   }
 }
 
+// Prefetches what is read of the storages that came to lead, in the order in which it leads on: a
+// record, then the storages beside it.
+void EvictionPool::bring_near_arrived() {
+  for (const std::uint32_t each : near_)
+    costs_.bring_neighbours_near(each);
+  for (const std::uint32_t each : lines_.arrived())
+    costs_.bring_near(each);
+  near_.swap(lines_.arrived());
+  lines_.arrived().clear();
+}
+
 // Walks the storages of the highest lines and files them again, until the cost of the one on top is
 // known or none can win any more; returns the one on top, or kNobody if no line is above 0.
 std::uint32_t EvictionPool::weigh_highest(std::int64_t clock) {
   for (std::size_t most = eviction_pool_detail::kFirstWalk;;) {
     const std::uint32_t x = lines_.top(clock);
     if (x == RisingLines::kNobody) return x;
-    for (const std::uint32_t each : lines_.arrived())
-      bring_near(each);
-    lines_.arrived().clear();
+    bring_near_arrived();
     if (!contains(x)) {
       lines_.remove(x);
       continue;
@@ -155,6 +163,10 @@ std::uint32_t EvictionPool::choose_by_line(std::int64_t clock) {
   search_.begin(clock);
   const std::uint32_t x = weigh_highest(clock);
   if (x != RisingLines::kNobody) {
+    for (const StorageEdge& edge : log_.edges.both(x)) {
+      costs_.bring_near(edge.storage);
+      lines_.bring_near(edge.storage);
+    }
     // The first one's cost is known: storages as close as rounding may still win.
     const auto threshold = [this] { return search_.threshold(); };
     lines_.each_beside(x, clock, threshold, [&](std::uint32_t other) {
@@ -170,10 +182,11 @@ std::uint32_t EvictionPool::choose_by_line(std::int64_t clock) {
 
 // Returns the storage to evict if none has a finite score.
 std::uint32_t EvictionPool::last() const {
-  const auto found =
-      std::max_element(members_.begin(), members_.end(),
-                       [](const Member& a, const Member& b) { return a.sequence < b.sequence; });
-  return static_cast<std::uint32_t>(found - members_.begin());
+  std::uint32_t last = 0;
+  for (std::uint32_t s = 1; s < storages_; ++s) {
+    if (costs_.record(s).sequence > costs_.record(last).sequence) last = s;
+  }
+  return last;
 }
 
 }  // namespace tidemark

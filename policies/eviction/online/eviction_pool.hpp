@@ -28,18 +28,18 @@ class EvictionPool {
   // The log and the costs must live longer.
   EvictionPool(const EvictionLog& log, EvictionHeuristic heuristic, EvictedCosts& costs);
 
-  [[nodiscard]] bool contains(std::uint32_t x) const { return members_[x].sequence != 0; }
+  [[nodiscard]] bool contains(std::uint32_t x) const { return costs_.record(x).sequence != 0; }
   [[nodiscard]] std::size_t size() const { return size_; }
 
   // Adds a storage at the end of the pool, whose order decides between equal scores.
   void append(std::uint32_t x) {
     if (!contains(x)) ++size_;
-    members_[x].sequence = ++last_sequence_;
+    costs_.record(x).sequence = ++last_sequence_;
     if (!by_line_ || !lines_.contains(x)) mark(x);
   }
   void remove(std::uint32_t x) {
     if (!contains(x)) return;
-    members_[x].sequence = 0;
+    costs_.record(x).sequence = 0;
     --size_;
     if (!by_line_) mark(x);
   }
@@ -55,10 +55,6 @@ class EvictionPool {
   [[nodiscard]] std::uint32_t choose(std::int64_t clock);
 
  private:
-  struct Member {
-    std::uint64_t sequence = 0;  // place in the pool; 0 outside
-    std::int64_t bytes = 0;
-  };
   void mark(std::uint32_t x) {
     if (marked_[x] != 0) return;
     marked_[x] = 1;
@@ -69,12 +65,10 @@ class EvictionPool {
   [[nodiscard]] EvictionHeap::Entry entry(std::uint32_t x) const;
   [[nodiscard]] RisingLines::Line line(std::uint32_t x) const;
   [[nodiscard]] VictimSearch::Candidate candidate(std::uint32_t x) const {
-    return {x, members_[x].bytes, members_[x].sequence};
+    const StorageRecord& record = costs_.record(x);
+    return {x, record.bytes, record.sequence};
   }
-  void bring_near(std::uint32_t x) const {
-    __builtin_prefetch(&members_[x]);
-    costs_.bring_near(x);
-  }
+  void bring_near_arrived();
   std::uint32_t choose_by_ratio();
   std::uint32_t weigh_highest(std::int64_t clock);
   std::uint32_t choose_by_line(std::int64_t clock);
@@ -88,10 +82,11 @@ class EvictionPool {
   EvictionDice dice_;
   EvictionHeap heap_;
   RisingLines lines_;
-  std::vector<Member> members_;  // one member per storage
-  std::vector<char> marked_;     // whether each storage is in to_file_
+  std::size_t storages_;
+  std::vector<char> marked_;  // whether each storage is in to_file_
   std::vector<std::uint32_t> to_file_;
   std::vector<std::uint32_t> beside_;
+  std::vector<std::uint32_t> near_;  // storages whose records were prefetched
   std::uint64_t last_sequence_ = 0;
   std::size_t size_ = 0;
 };

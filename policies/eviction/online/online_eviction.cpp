@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "graph/core/sha1.hpp"
 #include "policies/eviction/online/evicted_costs.hpp"
 #include "policies/eviction/online/eviction_pool.hpp"
+#include "policies/eviction/online/victim_names.hpp"
 
 namespace tidemark {
 namespace online_eviction_detail {
@@ -62,7 +62,7 @@ class LogReplay {
   Bytes memory_;
   double limit_ = 0;  // limit of recomputation
   EvictionResult result_;
-  Sha1 victims_;
+  VictimNames victims_;
 };
 
 LogReplay::LogReplay(const EvictionLog& log, const EvictionOptions& options)
@@ -73,7 +73,8 @@ LogReplay::LogReplay(const EvictionLog& log, const EvictionOptions& options)
       defined_(log.tensors.size()),
       locks_(log.storages.size()),
       references_(log.storages.size()),
-      kept_(log.storages.size()) {
+      kept_(log.storages.size()),
+      victims_(log) {
   std::int64_t compute = 0;  // cost of the program without a budget: each operator once
   for (const EvictionLog::Operator& op : log.operators) {
     if (op.outputs > 0) compute += op.cost;
@@ -231,8 +232,8 @@ bool LogReplay::make_room(Bytes bytes) {
   while (memory_ + bytes > options_.budget) {
     if (pool_.size() == 0) return false;
     const std::uint32_t s = pool_.choose(clock_);
-    if (result_.policy_evictions++ > 0) victims_.update(",");
-    victims_.update(log_.name(s));
+    ++result_.policy_evictions;
+    victims_.add(s);
     evict(s);
     pool_.raise_beside(s);
   }
@@ -241,7 +242,7 @@ bool LogReplay::make_room(Bytes bytes) {
 
 void LogReplay::evict(std::uint32_t s) {
   costs_.evict(s);
-  memory_ -= log_.storages[s].bytes;
+  memory_ -= Bytes(costs_.record(s).bytes);
   pool_.remove(s);
   for (const std::uint32_t t : log_.storage_tensors[s])
     defined_[t] = 0;

@@ -44,18 +44,24 @@ void RisingLines::set(std::uint32_t x, const Line& line) {
   add(tier, {line.since, line.slope, x});
 }
 
-// Returns the height that about so many lines of a tier reach at a time.
+// Returns the height that about so many lines of a tier reach at a time, judged by an even sample:
+// the few highest of it are kept in order.
 double RisingLines::cut(const Tier& tier, std::size_t wanted, std::int64_t at) {
   if (wanted >= tier.entries.size()) return 0;
-  constexpr std::size_t kSample = 128;
-  const std::size_t stride = std::max<std::size_t>(1, tier.entries.size() / kSample);
-  sample_.clear();
-  for (std::size_t i = 0; i < tier.entries.size(); i += stride)
-    sample_.push_back(tier.entries[i].at(at));
-  const std::size_t rank = wanted * sample_.size() / tier.entries.size();
-  const auto found = sample_.begin() + static_cast<std::ptrdiff_t>(rank);
-  std::nth_element(sample_.begin(), found, sample_.end(), std::greater<>());
-  return *found;
+  const std::size_t stride = (tier.entries.size() + kSample - 1) / kSample;
+  const std::size_t rank = wanted / stride;
+  std::array<double, kSample> highest;
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < tier.entries.size(); i += stride) {
+    const double height = tier.entries[i].at(at);
+    if (kept > rank && height <= highest[rank]) continue;
+    std::size_t place = std::min(kept, rank);
+    for (; place > 0 && highest[place - 1] < height; --place)
+      highest[place] = highest[place - 1];
+    highest[place] = height;
+    kept = std::min(kept + 1, rank + 1);
+  }
+  return highest[kept - 1];
 }
 
 // Finds the lines that reach `first` at the begin of a tier's epoch or `last` at its end, and
@@ -129,9 +135,8 @@ std::uint32_t RisingLines::top(std::int64_t now) {
     double height = 0;
     for (const Entry& entry : tiers_[0].entries) {
       const double each = entry.at(now);
-      if (each <= height) continue;
-      height = each;
-      first = entry.member;
+      first = each > height ? entry.member : first;
+      height = std::max(height, each);
     }
     std::uint32_t late = 1;
     for (; late < kTiers; ++late) {

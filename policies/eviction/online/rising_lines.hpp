@@ -42,6 +42,8 @@ class RisingLines {
     return {entry.slope, entry.since};
   }
 
+  void bring_near(std::uint32_t x) const { __builtin_prefetch(&place_[x]); }
+
   // Adds or changes a line.
   void set(std::uint32_t x, const Line& line);
   void remove(std::uint32_t x);
@@ -89,6 +91,7 @@ class RisingLines {
   static constexpr std::size_t kTiers = 4;
   static constexpr std::array<std::size_t, kTiers> kSize{
       48, 384, 4096, std::numeric_limits<std::size_t>::max() / 4};
+  static constexpr std::size_t kSample = 64;  // lines of a tier by which cut() judges it
 
   [[nodiscard]] static double height(float slope, std::int64_t since, std::int64_t now) {
     return static_cast<double>(slope) * static_cast<double>(now - since);
@@ -98,12 +101,11 @@ class RisingLines {
   void divide(Tier& tier, double first, double last);
   void promote(std::uint32_t from, std::int64_t now);
   void demote(std::uint32_t from, std::int64_t now);
-  [[nodiscard]] double cut(const Tier& tier, std::size_t wanted, std::int64_t at);
+  [[nodiscard]] static double cut(const Tier& tier, std::size_t wanted, std::int64_t at);
 
   std::array<Tier, kTiers> tiers_;
   std::vector<Place> place_;  // place of each member
   std::vector<std::uint32_t> arrived_;
-  std::vector<double> sample_;
   std::vector<std::uint32_t> rising_;  // places in a tier of the members that move up
 };
 
