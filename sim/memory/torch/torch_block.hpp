@@ -33,6 +33,7 @@ struct TorchBlock
   TorchStream stream = 0;
   std::uint32_t uses = 0;            // list of other streams that recorded it; 0 is none
   std::uint32_t pending_events = 0;  // streams that it waits for before it is free
+  std::uint16_t size_class = 0;      // where TorchFreeBlocks has put it
   bool large = false;
   bool allocated = false;
   bool mapped = true;
@@ -46,15 +47,13 @@ struct TorchBlock
   [[nodiscard]] Bytes end() const { return address + size; }
 };
 
+// The order of a pool. A size comes before all blocks of it: the first block that is not before a
+// size is the smallest of at least that size, the lowest of several.
 struct TorchBySize {
   bool operator()(const TorchBlock& a, const TorchBlock& b) const {
     return a.size != b.size ? a.size < b.size : a.address < b.address;
   }
-};
-// Finds the smallest block of at least a size, the lowest of several.
-struct TorchAtLeast {
   bool operator()(const TorchBlock& block, Bytes size) const { return block.size < size; }
-  bool operator()(Bytes size, const TorchBlock& block) const { return size < block.size; }
 };
 struct TorchByAddress {
   bool operator()(const TorchBlock& a, const TorchBlock& b) const { return a.address < b.address; }

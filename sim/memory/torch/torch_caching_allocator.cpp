@@ -140,19 +140,18 @@ TorchBlock* TorchCachingAllocator::allocate_again(Bytes bytes, TorchStream strea
 // an oversize block may hide a fitting one behind it.
 TorchBlock* TorchCachingAllocator::find_free(const Request& request) {
   if (collects_garbage_) ++searches_[request.large ? 1 : 0];
-  FreeSet& free = streams_[request.stream]->pools[request.large ? 1 : 0].free;
   const Bytes size = request.size;
-  auto found = free.lower_bound(size, TorchAtLeast());
-  if (found == free.end()) return nullptr;
+  TorchBlock* found = streams_[request.stream]->pools[request.large ? 1 : 0].free.at_least(size);
+  if (found == nullptr) return nullptr;
   if (found->is_expandable()) {
     // A block before unmapped space counts with the size that it can grow to.
     const auto growable = [](const TorchBlock& block) {
       const bool grows = block.next != nullptr && !block.next->mapped;
       return block.size + (grows ? block.next->size : Bytes(0));
     };
-    for (auto next = std::next(found);
-         found->is_expandable() && next != free.end() && growable(*next) < growable(*found);
-         ++next) {
+    for (TorchBlock* next = found->larger;
+         found->is_expandable() && next != nullptr && growable(*next) < growable(*found);
+         next = next->larger) {
       found = next;
     }
   }
@@ -160,7 +159,7 @@ TorchBlock* TorchCachingAllocator::find_free(const Request& request) {
   if (size < limit && found->size >= limit) return nullptr;
   if (size >= limit && found->size >= size + torch_caching_allocator_detail::kLargeBuffer)
     return nullptr;
-  return &*found;
+  return found;
 }
 
 TorchBlock* TorchCachingAllocator::new_segment(const Request& request) {
@@ -235,39 +234,17 @@ TorchBlock* TorchCachingAllocator::hand_out(const Request& request, TorchBlock* 
 
 void TorchCachingAllocator::insert_free(TorchBlock& block) {
   block.searches = searches_[block.large ? 1 : 0];
-  list(pool_of(block).free, block);
-}
-
-void TorchCachingAllocator::list(FreeSet& free, TorchBlock& block) {
-  TorchBlock* const largest = free.empty() ? nullptr : &*free.rbegin();
-  const auto next = std::next(free.insert(block).first);
-  block.larger = next == free.end() ? nullptr : &*next;
-  block.smaller = block.larger == nullptr ? largest : block.larger->smaller;
-  if (block.larger != nullptr) block.larger->smaller = &block;
-  if (block.smaller != nullptr) block.smaller->larger = &block;
-}
-
-void TorchCachingAllocator::take_off(FreeSet& free, TorchBlock& block) {
-  if (block.larger != nullptr) block.larger->smaller = block.smaller;
-  if (block.smaller != nullptr) block.smaller->larger = block.larger;
-  free.erase(free.iterator_to(block));
+  pool_of(block).free.insert(block);
 }
 
 void TorchCachingAllocator::take_from_pool(TorchBlock& block) {
-  take_off(pool_of(block).free, block);
+  pool_of(block).free.erase(block);
 }
 
-// Puts a free block that has grown or shrunk in its place. It mostly is there: what a large free
-// block loses or wins rarely makes it smaller or larger than its neighbours by size.
+// Puts a free block that has grown or shrunk in its place.
 void TorchCachingAllocator::move_free(TorchBlock& block) {
   block.searches = searches_[block.large ? 1 : 0];
-  const TorchBySize before;
-  if ((block.smaller == nullptr || before(*block.smaller, block)) &&
-      (block.larger == nullptr || before(block, *block.larger)))
-    return;
-  FreeSet& free = pool_of(block).free;
-  take_off(free, block);
-  list(free, block);
+  pool_of(block).free.reorder(block);
 }
 
 void TorchCachingAllocator::free(TorchBlock& block) {

@@ -14,6 +14,7 @@
 #include "sim/memory/block_arena.hpp"
 #include "sim/memory/fake_device.hpp"
 #include "sim/memory/torch/torch_block.hpp"
+#include "sim/memory/torch/torch_free_blocks.hpp"
 #include "sim/memory/torch/torch_options.hpp"
 #include "sim/memory/torch/torch_statistics.hpp"
 
@@ -132,14 +133,12 @@ class TorchCachingAllocator {
   static constexpr std::size_t kSpareBlocks = 64;
   static constexpr std::uint32_t kNoLink = 0;
 
-  using FreeSet = boost::intrusive::set<TorchBlock, boost::intrusive::compare<TorchBySize>,
-                                        boost::intrusive::constant_time_size<false>>;
   using UnmappedSet = boost::intrusive::set<TorchBlock, boost::intrusive::compare<TorchByAddress>,
                                             boost::intrusive::constant_time_size<false>>;
 
   // The blocks of one size class on one stream.
   struct Pool {
-    FreeSet free;
+    TorchFreeBlocks free;
     UnmappedSet unmapped;  // address space of expandable ranges without memory
   };
   struct Stream {
@@ -176,9 +175,6 @@ class TorchCachingAllocator {
   void begin_free(TorchBlock& block);
   void complete_free(TorchBlock& block);
   void insert_free(TorchBlock& block);
-  // Put a block into the order of its pool, and take it off.
-  static void list(FreeSet& free, TorchBlock& block);
-  static void take_off(FreeSet& free, TorchBlock& block);
   void take_from_pool(TorchBlock& block);
   void move_free(TorchBlock& block);
   [[nodiscard]] static bool joins(const TorchBlock* neighbour);

@@ -110,10 +110,10 @@ Bytes TorchCachingAllocator::inactive_bytes() const {
   if (!options_.expandable_segments) return bytes;
   for (const std::unique_ptr<Stream>& stream : streams_) {
     for (const Pool& pool : stream->pools) {
-      for (const TorchBlock& block : pool.free) {
-        if (!block.is_expandable()) continue;
-        const torch_expandable_detail::PageRun pages = torch_expandable_detail::whole_pages(block);
-        bytes += block.size - std::max(pages.last - pages.first, Bytes(0));
+      for (const TorchBlock* b = pool.free.smallest(); b != nullptr; b = b->larger) {
+        if (!b->is_expandable()) continue;
+        const torch_expandable_detail::PageRun pages = torch_expandable_detail::whole_pages(*b);
+        bytes += b->size - std::max(pages.last - pages.first, Bytes(0));
       }
     }
   }

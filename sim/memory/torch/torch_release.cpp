@@ -1,6 +1,6 @@
 // Ways to give memory back to the device, from the mildest to the last: garbage collection, blocks
 // that are large enough for the request, and everything that is free.
-#include <iterator>
+#include <algorithm>
 
 #include "sim/memory/torch/torch_caching_allocator.hpp"
 
@@ -28,9 +28,9 @@ void TorchCachingAllocator::collect_garbage() {
   std::uint64_t total_age = 0;
   std::int64_t candidates = 0;
   for (TorchStream s : by_handle_) {
-    for (const TorchBlock& block : streams_[s]->pools[1].free) {
-      if (block.is_split() || block.is_expandable()) continue;
-      total_age += age(block);
+    for (const TorchBlock* b = streams_[s]->pools[1].free.smallest(); b != nullptr; b = b->larger) {
+      if (b->is_split() || b->is_expandable()) continue;
+      total_age += age(*b);
       ++candidates;
     }
   }
@@ -39,9 +39,10 @@ void TorchCachingAllocator::collect_garbage() {
     freed = false;
     const double average = static_cast<double>(total_age) / static_cast<double>(candidates);
     for (TorchStream s : by_handle_) {
-      FreeSet& free = streams_[s]->pools[1].free;
-      for (auto it = free.begin(); it != free.end();) {
-        TorchBlock& block = *it++;
+      TorchBlock* next = streams_[s]->pools[1].free.smallest();
+      while (next != nullptr) {
+        TorchBlock& block = *next;
+        next = block.larger;
         if (block.is_split() || block.is_expandable()) continue;
         if (static_cast<double>(age(block)) < average) continue;
         freed = true;
@@ -58,28 +59,24 @@ void TorchCachingAllocator::collect_garbage() {
 // only. The freed ones stay freed even if they were not enough.
 bool TorchCachingAllocator::release_available(const Request& request) {
   if (options_.max_split_size == kNoSplitLimit) return false;
-  FreeSet& free = streams_[request.stream]->pools[request.large ? 1 : 0].free;
-  TorchBlock key;
-  key.size = std::max(request.size, options_.max_split_size);
-  key.address = Bytes(-1);
+  TorchFreeBlocks& free = streams_[request.stream]->pools[request.large ? 1 : 0].free;
+  const Bytes wanted = std::max(request.size, options_.max_split_size);
   // Expandable segments cannot be freed one by one (PyTorch issue 123548).
-  auto it = free.lower_bound(key);
-  if (it != free.end()) {
-    if (it->is_expandable()) return false;
-    release_segment(*it);
+  if (TorchBlock* enough = free.at_least(wanted)) {
+    if (enough->is_expandable()) return false;
+    release_segment(*enough);
     return true;
   }
   Bytes released;
-  while (released < key.size && it != free.begin()) {
-    --it;
-    TorchBlock& block = *it;
+  for (TorchBlock* next = free.largest(); next != nullptr && released < wanted;) {
+    TorchBlock& block = *next;
     if (block.size < options_.max_split_size) break;
+    next = block.smaller;
     if (block.is_expandable()) continue;
     released += block.size;
-    ++it;
     release_segment(block);
   }
-  return released >= key.size;
+  return released >= wanted;
 }
 
 void TorchCachingAllocator::empty_cache() {
@@ -98,8 +95,9 @@ void TorchCachingAllocator::release_cached() {
 
 void TorchCachingAllocator::release_pool(Pool& pool) {
   to_unmap_.clear();
-  for (auto it = pool.free.begin(); it != pool.free.end();) {
-    TorchBlock& block = *it++;
+  for (TorchBlock* next = pool.free.smallest(); next != nullptr;) {
+    TorchBlock& block = *next;
+    next = block.larger;
     if (block.is_expandable()) {
       to_unmap_.push_back(&block);  // unmapping changes the pool
     } else if (!block.is_split()) {

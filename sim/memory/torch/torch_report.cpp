@@ -38,8 +38,9 @@ std::vector<TorchSegment> TorchCachingAllocator::segments() const {
 }
 
 Bytes TorchCachingAllocator::largest_free(Bytes bytes, TorchStream stream) const {
-  const FreeSet& free = streams_[stream]->pools[request_for(bytes, stream).large ? 1 : 0].free;
-  return free.empty() ? Bytes(0) : free.rbegin()->size;
+  const Pool& pool = streams_[stream]->pools[request_for(bytes, stream).large ? 1 : 0];
+  const TorchBlock* largest = pool.free.largest();
+  return largest == nullptr ? Bytes(0) : largest->size;
 }
 
 void TorchCachingAllocator::note_out_of_memory(Bytes bytes, TorchStream stream) {
@@ -56,8 +57,8 @@ void TorchCachingAllocator::note_out_of_memory(Bytes bytes, TorchStream stream) 
   for (const std::unique_ptr<Stream>& pools : streams_) {
     if (!pools->is_private) continue;
     for (const Pool& pool : pools->pools) {
-      for (const TorchBlock& block : pool.free)
-        out_of_memory_.private_pools += block.size;
+      for (const TorchBlock* b = pool.free.smallest(); b != nullptr; b = b->larger)
+        out_of_memory_.private_pools += b->size;
     }
   }
   if (options_.memory_fraction) out_of_memory_.allowed = allowed_;
