@@ -108,8 +108,8 @@ int run_one(const Value& document, const Environment& environment, const RunComm
   write_report(files, point, assumed ? &*assumed : nullptr);
   if (command.json) {
     const TimeTerms terms = time_terms(point.result, point.detail);
-    print(document_text(points, published_of(std::span(&document, 1)),
-                        assumed ? &*assumed : nullptr, &terms));
+    write_document(print, points, published_of(std::span(&document, 1)),
+                   assumed ? &*assumed : nullptr, &terms);
   } else {
     show_point(point, assumed, environment, command, console);
     print(wrap_lines(published_text(published_of(std::span(&document, 1)), console.colour),
@@ -202,7 +202,7 @@ int run_many(const std::vector<Value>& documents, const Environment& environment
   for (ReportGroup& group : groups)
     group.report.write(group.points);
   if (command.json) {
-    print(document_text(all, published_of(documents)));
+    write_document(print, all, published_of(documents));
   } else {
     print(points_table(all, console.colour, console.terminal ? console.width : 0) +
           wrap_lines(published_text(published_of(documents), console.colour),

@@ -71,9 +71,12 @@ Shard shard_of(std::string text) {
 int show(std::span<const PointResult> points, const std::vector<std::string>& published, bool json,
          const Console& console) {
   const std::size_t width = console.terminal ? console.width : 0;
-  print(json ? document_text(points, published)
-             : points_table(points, console.colour, width) +
-                   wrap_lines(published_text(published, console.colour), width));
+  if (json) {
+    write_document(print, points, published);
+  } else {
+    print(points_table(points, console.colour, width) +
+          wrap_lines(published_text(published, console.colour), width));
+  }
   return exit_code(points) == kExitDoesNotFit ? kExitFits : exit_code(points);
 }
 
@@ -164,19 +167,17 @@ namespace {
 // Leaves out the known points that are simulated again: all of them unless the sweep is resumed,
 // and those without the smallest capacity where that is asked for.
 void forget_points(const SweepCommand& command, const Console& console, KnownPoints& known) {
-  const auto there = std::count_if(known.begin(), known.end(),
-                                   [](const auto& point) { return point.has_value(); });
-  if (!command.resume && there > 0) {
+  if (!command.resume && !known.empty()) {
     print_warning(console, fmt::format("{} has {} of these points from an earlier sweep; they are "
                                        "simulated again (--resume takes them over)",
-                                       command.folder, there));
-    std::fill(known.begin(), known.end(), std::nullopt);
+                                       command.folder, known.size()));
+    known.clear();
   }
   if (!command.smallest_capacity) return;
-  for (std::optional<PointResult>& point : known) {
-    const bool fits = point && point->status == PointStatus::kFits;
-    if (fits && point->smallest_capacity == Bytes(0)) point.reset();
-  }
+  std::erase_if(known, [](const auto& entry) {
+    const PointResult& point = entry.second;
+    return point.status == PointStatus::kFits && point.smallest_capacity == Bytes(0);
+  });
 }
 
 }  // namespace
@@ -198,14 +199,14 @@ int SweepCommand::execute(const Console& console) const {
   sweep.published = published_of(std::span(&document, 1));
   sweep.command = input.point_command();
   const SweepLock lock(folder, sweep, part);
-  const JournalPoints journals = journal_points(folder, sweep);
+  JournalPoints journals = journal_points(folder, sweep);
   for (const std::string& damage : journals.damage)
     print_warning(console, fmt::format("{}; what was in it is simulated again", damage));
-  KnownPoints known = journals.known;
+  KnownPoints& known = journals.known;
   sweep_detail::forget_points(*this, console, known);
   std::vector<bool> wanted = sweep.of_shard;
-  for (std::size_t i = 0; i < wanted.size(); ++i)
-    wanted[i] = wanted[i] && !known[i];
+  for (const auto& [i, point] : known)
+    wanted[i] = false;
   SweepJournal journal(folder, sweep, part, known);
   ReportFiles files = sweep_detail::sweep_files(part.count == 1 ? folder : "",
                                                 input.reproduce(kName, plots.words()));
@@ -221,8 +222,7 @@ int SweepCommand::execute(const Console& console) const {
   {
     Progress progress(console, "points");
     Interruption interruption;
-    const std::size_t before = static_cast<std::size_t>(
-        std::count_if(known.begin(), known.end(), [](const auto& k) { return k.has_value(); }));
+    const std::size_t before = known.size();
     const auto note = [&](std::size_t done, std::size_t total) {
       interruption.note(
           fmt::format("\ntidemark: interrupted; {} of {} points are done and in {}; the same "
@@ -240,17 +240,23 @@ int SweepCommand::execute(const Console& console) const {
         {.smallest_capacity_of_fitting = smallest_capacity, .convergence_limit = kConvergenceLimit},
         listener, wanted);
   }
-  std::vector<PointResult> shown;
+  for (auto& [i, point] : known)
+    points[i] = std::move(point);
+  known.clear();
+  // The points of other shards were not simulated.
+  std::size_t shown = 0;
   for (std::size_t i = 0; i < points.size(); ++i) {
     if (!sweep.of_shard[i]) continue;
-    shown.push_back(std::move(known[i] ? *known[i] : points[i]));
+    if (i != shown) points[shown] = std::move(points[i]);
+    ++shown;
   }
+  points.resize(shown);
   if (part.count == 1) {
-    for (const std::size_t i : report.without_charts(shown))
+    for (const std::size_t i : report.without_charts(points))
       report.add(i, sweep_detail::simulate_for_charts(document, i, environment));
-    report.write(shown);
+    report.write(points);
   }
-  return sweep_detail::show(shown, sweep.published, json, console);
+  return sweep_detail::show(points, sweep.published, json, console);
 }
 
 }  // namespace tidemark

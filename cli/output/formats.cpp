@@ -16,13 +16,15 @@
 #include "scenarios/results/result_document.hpp"
 #include "scenarios/results/results_csv.hpp"
 #include "sim/step/run_compiled.hpp"
+#include "tidemark/version.hpp"
 
 namespace tidemark {
 namespace formats_detail {
 namespace {
 
 void add_json(OutputFolder& output, std::span<const PointResult> points) {
-  output.add("results.json") << document_text(points, {});
+  std::ofstream& out = output.add("results.json");
+  write_document([&](std::string_view text) { out << text; }, points, {});
 }
 
 void add_csv(OutputFolder& output, std::span<const PointResult> points) {
@@ -84,6 +86,28 @@ void add_perfetto(OutputFolder& output, const RunFiles& files, const DetailedPoi
                        title_of(point));
 }
 
+using Json = nlohmann::ordered_json;
+
+std::string dumped(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+// Moves all lines but the first to the right. Texts in JSON have no line breaks.
+std::string indented(std::string_view json, std::size_t columns) {
+  std::string text;
+  text.reserve(json.size() * 3 / 2);
+  for (const char c : json) {
+    text += c;
+    if (c == '\n') text.append(columns, ' ');
+  }
+  return text;
+}
+
+// Returns a member of the document's outermost object, without the comma behind it.
+std::string member(std::string_view name, const Json& value) {
+  return fmt::format("  {}: {}", Json(name).dump(), indented(dumped(value), 2));
+}
+
 constexpr std::array<ReportFormat, 8> kFormats{{
     {.name = "json", .add_points = add_json},
     {.name = "csv", .add_run = add_timeline, .runs_only_if_listed = true, .add_points = add_csv},
@@ -102,14 +126,20 @@ std::span<const ReportFormat> report_formats() {
   return formats_detail::kFormats;
 }
 
-std::string document_text(std::span<const PointResult> points,
-                          const std::vector<std::string>& published, const AssumedReport* assumed,
-                          const TimeTerms* terms) {
-  nlohmann::ordered_json document = result_document(points);
-  if (assumed != nullptr) document["points"][0]["assumed"] = assumed_json(*assumed);
-  if (terms != nullptr) add_time_terms(document["points"][0], *terms);
-  if (!published.empty()) document["published"] = published;
-  return document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n';
+void write_document(const TextSink& write, std::span<const PointResult> points,
+                    const std::vector<std::string>& published, const AssumedReport* assumed,
+                    const TimeTerms* terms) {
+  namespace detail = formats_detail;
+  write("{\n" + detail::member("tidemark", kVersion) + ",\n  \"points\": [");
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    detail::Json entry = result_entry(points[i]);
+    if (i == 0 && assumed != nullptr) entry["assumed"] = assumed_json(*assumed);
+    if (i == 0 && terms != nullptr) add_time_terms(entry, *terms);
+    write((i == 0 ? "\n    " : ",\n    ") + detail::indented(detail::dumped(entry), 4));
+  }
+  write(points.empty() ? "]" : "\n  ]");
+  if (!published.empty()) write(",\n" + detail::member("published", published));
+  write("\n}\n");
 }
 
 }  // namespace tidemark

@@ -1,9 +1,11 @@
 // The formats of reports: what `report.formats` lists.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cli/output/output_folder.hpp"
 #include "scenarios/results/time_terms.hpp"
@@ -33,12 +35,14 @@ struct ReportFormat {
 // pictures of several points in svg need what PointsReport collects.
 [[nodiscard]] std::span<const ReportFormat> report_formats();
 
-// Returns the result document as it is printed, with the figures that a paper reports and, of a
+using TextSink = std::function<void(std::string_view)>;
+
+// Writes the result document as it is printed, with the figures that a paper reports and, of a
 // single point, `assumed`: the figures of its device that it hangs on, and `terms`: its time by
-// operator and layer; null for none.
-[[nodiscard]] std::string document_text(std::span<const PointResult> points,
-                                        const std::vector<std::string>& published,
-                                        const AssumedReport* assumed = nullptr,
-                                        const TimeTerms* terms = nullptr);
+// operator and layer; null for none. Entries are made and written one by one: those of ten thousand
+// points take some hundred megabytes.
+void write_document(const TextSink& write, std::span<const PointResult> points,
+                    const std::vector<std::string>& published,
+                    const AssumedReport* assumed = nullptr, const TimeTerms* terms = nullptr);
 
 }  // namespace tidemark

@@ -184,8 +184,16 @@ std::vector<PointResult> results_of(const Comparison& comparison) {
 
 HtmlPage::HtmlPage(std::span<const PointResult> points, const std::string& reproduce,
                    const std::string& point_command)
+    : HtmlPage(points, reproduce, point_command, points.size() <= kWholePoints) {}
+
+HtmlPage::HtmlPage(std::span<const PointResult> points, const std::string& reproduce,
+                   const std::string& point_command, bool whole)
     : report_({.title = title_of(points), .runs = std::vector<std::string>(points.size())}),
-      summary_(std::make_unique<html_page_detail::Json>(result_document(points))) {
+      summary_(std::make_unique<html_page_detail::Json>(result_document({}))),
+      points_(points),
+      labels_(html_page_detail::labels_of(points)),
+      unit_(compared_unit(points)),
+      whole_(whole) {
   html_page_detail::Json& summary = *summary_;
   summary["title"] = report_.title;
   summary["reproduce"] = reproduce;
@@ -195,28 +203,35 @@ HtmlPage::HtmlPage(std::span<const PointResult> points, const std::string& repro
   summary["context_colour"] = fmt::format("#{:06x}", kContextInk.rgb);
   summary["context_hatch"] = static_cast<int>(kContextInk.hatch);
   summary["hatches"] = html_page_detail::hatches();
-  const WorkUnit unit = compared_unit(points);
-  summary["time_of"] = name_of(unit);
-  const std::vector<std::string> labels = html_page_detail::labels_of(points);
+  summary["time_of"] = name_of(unit_);
+  html_page_detail::Json& entries = summary["points"];
   for (std::size_t i = 0; i < points.size(); ++i) {
-    html_page_detail::Json& entry = summary["points"][i];
-    entry["label"] = labels[i];
-    html_page_detail::Json& settings = entry["settings"] = html_page_detail::Json::object();
-    for (const auto& [key, value] : points[i].overrides)
-      settings[key] = short_setting(value);
-    entry["charts"] = false;
-    if (points[i].status == PointStatus::kError) continue;
-    entry["memory"]["context"] = points[i].context.count;
-    entry["memory"]["device_needed"] = points[i].device_needed().count;
-    const std::optional<double> seconds = seconds_per(unit, points[i]);
-    entry["time"]["compared"] =
-        seconds ? html_page_detail::Json(*seconds) : html_page_detail::Json(nullptr);
+    html_page_detail::Json entry = entry_of(i);
+    entries.push_back(whole ? std::move(entry) : html_page_detail::compared_figures(entry));
   }
+}
+
+nlohmann::ordered_json HtmlPage::entry_of(std::size_t index) const {
+  const PointResult& point = points_[index];
+  html_page_detail::Json entry = result_entry(point);
+  entry["label"] = labels_[index];
+  html_page_detail::Json& settings = entry["settings"] = html_page_detail::Json::object();
+  for (const auto& [key, value] : point.overrides)
+    settings[key] = short_setting(value);
+  entry["charts"] = false;
+  if (point.status == PointStatus::kError) return entry;
+  entry["memory"]["context"] = point.context.count;
+  entry["memory"]["device_needed"] = point.device_needed().count;
+  const std::optional<double> seconds = seconds_per(unit_, point);
+  entry["time"]["compared"] =
+      seconds ? html_page_detail::Json(*seconds) : html_page_detail::Json(nullptr);
+  return entry;
 }
 
 HtmlPage::HtmlPage(const Comparison& comparison, std::span<const PointCharts> charts,
                    const std::string& reproduce)
-    : HtmlPage(html_page_detail::results_of(comparison), reproduce) {
+    : HtmlPage(html_page_detail::results_of(comparison), reproduce, {}, true) {
+  points_ = {};
   report_.title = comparison.name;
   html_page_detail::Json& summary = *summary_;
   const html_page_detail::Json document = compare_document(comparison);
@@ -248,17 +263,12 @@ HtmlPage::HtmlPage(const Comparison& comparison, std::span<const PointCharts> ch
 void HtmlPage::add_charts(std::size_t index, PointCharts charts) {
   report_.runs.at(index) = std::move(charts.columns);
   html_page_detail::Json& entry = (*summary_)["points"][index];
+  if (!whole_) entry = entry_of(index);
   entry["charts"] = true;
   entry.update(html_page_detail::Json::parse(charts.facts));
 }
 
 void HtmlPage::write(std::ostream& out) {
-  html_page_detail::Json& points = (*summary_)["points"];
-  if (points.size() > kWholePoints && !summary_->contains("compare")) {
-    for (html_page_detail::Json& entry : points) {
-      if (!entry["charts"]) entry = html_page_detail::compared_figures(entry);
-    }
-  }
   report_.summary =
       summary_->dump(-1, ' ', false, html_page_detail::Json::error_handler_t::replace);
   write_html_report(out, report_);

@@ -5,10 +5,12 @@
 #include <ostream>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
 #include "plots/report/html_report.hpp"
+#include "scenarios/results/compared_time.hpp"
 #include "scenarios/results/peak_terms.hpp"
 #include "scenarios/studies/compare.hpp"
 
@@ -32,7 +34,7 @@ struct PointCharts {
 class HtmlPage {
  public:
   // `reproduce` says how to make the page again, `point_command` runs one of several points once
-  // its settings are appended to it; both may be empty.
+  // its settings are appended to it; both may be empty. The points must live as long as the page.
   HtmlPage(std::span<const PointResult> points, const std::string& reproduce,
            const std::string& point_command = {});
   // A page of policies against budgets. `charts` are by evaluation; of the first points that share
@@ -46,8 +48,18 @@ class HtmlPage {
   ~HtmlPage();
 
  private:
+  // `whole`: keeps all figures of each point, not only those that the page compares by.
+  HtmlPage(std::span<const PointResult> points, const std::string& reproduce,
+           const std::string& point_command, bool whole);
+  // Returns all figures of a point.
+  [[nodiscard]] nlohmann::ordered_json entry_of(std::size_t index) const;
+
   HtmlReport report_;
   std::unique_ptr<nlohmann::ordered_json> summary_;  // summary of the report
+  std::span<const PointResult> points_;
+  std::vector<std::string> labels_;  // by point
+  WorkUnit unit_;                    // what times are compared by
+  bool whole_;
 };
 
 }  // namespace tidemark

@@ -24,7 +24,8 @@ void add_results(OutputFolder& output, const ReportFiles& files,
   for (const ReportFormat& format : report_formats()) {
     // Only the result document says what a single point hangs on, and where its time goes.
     if (terms != nullptr && format.name == "json" && files.wants(format.name)) {
-      output.add("results.json") << document_text(points, {}, assumed, terms);
+      std::ofstream& out = output.add("results.json");
+      write_document([&](std::string_view text) { out << text; }, points, {}, assumed, terms);
       continue;
     }
     if (format.add_points != nullptr && files.wants(format.name)) format.add_points(output, points);

@@ -57,6 +57,17 @@ std::vector<std::vector<std::size_t>> wanted_runs(const Value& base, std::vector
   return runs;
 }
 
+// Drops what no document, table or page of several points shows: what is kept of each of ten
+// thousand counts.
+void keep_shown_figures(PointResult& point) {
+  std::vector<std::pair<std::string, Bytes>>& layers = point.peak.by_layer;
+  if (layers.size() > kLargestLayers) layers.resize(kLargestLayers);
+  layers.shrink_to_fit();
+  point.passes = {};
+  for (StageResult& stage : point.stages)
+    keep_shown_figures(stage.point);
+}
+
 // Throws the mistake of the scenario that is there without the sweep, too, where all points have
 // it, wanted or not. Points are read until one shows that they do not.
 void check_base(const Value& base, const std::vector<Point>& points,
@@ -85,17 +96,21 @@ void check_base(const Value& base, const std::vector<Point>& points,
 }  // namespace
 }  // namespace simulate_points_detail
 
+PointDocument make_point_document(const Value& base, std::vector<Override> overrides) {
+  PointDocument point{base, std::move(overrides), {}};
+  try {
+    point.document = point_document(base, point.overrides);
+  } catch (const UserError& error) {
+    point.error = error.what();
+  }
+  return point;
+}
+
 std::vector<PointDocument> point_documents(const Value& document) {
   const Value base = without_sweep(document);
   std::vector<PointDocument> points;
-  for (std::vector<Override>& overrides : sweep_points(document)) {
-    PointDocument& point = points.emplace_back(PointDocument{base, std::move(overrides), {}});
-    try {
-      point.document = point_document(base, point.overrides);
-    } catch (const UserError& error) {
-      point.error = error.what();
-    }
-  }
+  for (std::vector<Override>& overrides : sweep_points(document))
+    points.push_back(make_point_document(base, std::move(overrides)));
   return points;
 }
 
@@ -132,6 +147,7 @@ std::vector<PointResult> simulate_points(const Value& document, const Environmen
       if (!is_wanted(i)) continue;
       point.result.overrides = std::move(points[i].overrides);
       if (point.detail != nullptr) listener.detail(i, point);
+      if (!alone) simulate_points_detail::keep_shown_figures(point.result);
       results[i] = std::move(point.result);
       const std::lock_guard lock(mutex);
       ++done;

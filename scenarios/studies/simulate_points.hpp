@@ -18,6 +18,8 @@ struct PointDocument {
   std::vector<Override> overrides;
   std::string error;  // reason why an override cannot be applied; empty if all are
 };
+// `base`: the sweep's document without `sweep`.
+[[nodiscard]] PointDocument make_point_document(const Value& base, std::vector<Override> overrides);
 [[nodiscard]] std::vector<PointDocument> point_documents(const Value& document);
 
 // Callbacks while points are simulated, called from their threads; each may be empty.
@@ -34,7 +36,8 @@ struct PointsListener {
 // Simulates points of a document, on `threads` threads over shared models; a point that fails is a
 // row with its reason. The order of the result does not depend on the threads. `wanted` selects by
 // point of the sweep; empty: all. Points that are not wanted have no name and no figures, but may
-// be simulated for the sake of another (see smaller_budget.hpp).
+// be simulated for the sake of another (see smaller_budget.hpp). Of several points the result has
+// what read_point() has of an entry; the rest is dropped once `detail` has seen it.
 [[nodiscard]] std::vector<PointResult> simulate_points(const Value& document,
                                                        const Environment& environment, int threads,
                                                        const SimulateOptions& options,

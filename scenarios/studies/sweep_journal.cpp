@@ -59,7 +59,7 @@ std::string line_of(std::size_t index, const std::string& key, const PointResult
   const Json json = {{"point", index},
                      {"key", key},
                      {"overrides", std::move(overrides)},
-                     {"result", result_document(std::span(&result, 1)).at("points").at(0)}};
+                     {"result", result_entry(result)}};
   return checked_line(text_of(json));
 }
 
@@ -168,20 +168,21 @@ SweepIdentity sweep_identity(const Value& document, const Environment& environme
                              std::span<const std::string> plugins, const Shard& shard) {
   SweepIdentity sweep;
   if (const Value* name = document.find("name")) sweep.name = name->scalar;
-  const std::vector<PointDocument> points = point_documents(document);
-  std::vector<Value> documents;
-  for (const PointDocument& point : points) {
-    documents.push_back(point.document);
-    sweep.overrides.push_back(point.overrides);
-  }
-  sweep.keys.resize(points.size());
-  sweep.of_shard.resize(points.size());
+  const Value base = without_sweep(document);
+  sweep.overrides = sweep_points(document);
+  // Documents are made twice, one at a time: those of ten thousand points are large.
+  BudgetRuns all;
+  for (const std::vector<Override>& overrides : sweep.overrides)
+    all.add(make_point_document(base, overrides).document);
+  sweep.keys.resize(sweep.overrides.size());
+  sweep.of_shard.resize(sweep.overrides.size());
   PointKeys keys(environment, plugins);
-  const std::vector<std::vector<std::size_t>> runs = budget_runs(documents);
+  const std::vector<std::vector<std::size_t>> runs = all.take();
   for (std::size_t r = 0; r < runs.size(); ++r) {
     std::string previous;
     for (const std::size_t i : runs[r]) {
-      sweep.keys[i] = previous = keys.key(points[i], previous);
+      const PointDocument point = make_point_document(base, sweep.overrides[i]);
+      sweep.keys[i] = previous = keys.key(point, previous);
       sweep.of_shard[i] = r % shard.count == shard.index;
     }
   }
@@ -198,13 +199,11 @@ JournalPoints journal_points(const std::string& folder, const SweepIdentity& swe
         by_key.insert_or_assign(entry.key, std::move(entry.result));
     }
   }
-  KnownPoints& known = points.known;
-  known.resize(sweep.keys.size());
-  for (std::size_t i = 0; i < known.size(); ++i) {
+  for (std::size_t i = 0; i < sweep.keys.size(); ++i) {
     const auto found = by_key.find(sweep.keys[i]);
     if (!sweep.of_shard[i] || found == by_key.end()) continue;
-    known[i] = found->second;
-    known[i]->overrides = sweep.overrides[i];  // the same point may be reached by other keys
+    PointResult& known = points.known[i] = found->second;
+    known.overrides = sweep.overrides[i];  // the same point may be reached by other keys
   }
   return points;
 }
@@ -221,9 +220,8 @@ SweepJournal::SweepJournal(const std::string& folder, const SweepIdentity& sweep
   file_.open(fresh, std::ios::binary | std::ios::trunc);
   file_ << checked_line(
       sweep_journal_detail::text_of(sweep_journal_detail::header_of(sweep, shard)));
-  for (std::size_t i = 0; i < sweep.keys.size(); ++i) {
-    if (known[i]) file_ << sweep_journal_detail::line_of(i, sweep.keys[i], *known[i]);
-  }
+  for (const auto& [i, point] : known)
+    file_ << sweep_journal_detail::line_of(i, sweep.keys[i], point);
   file_.flush();
   if (!file_) {
     std::filesystem::remove(fresh, error);

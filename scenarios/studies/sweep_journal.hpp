@@ -13,7 +13,7 @@
 
 #include <cstddef>
 #include <fstream>
-#include <optional>
+#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -53,7 +53,7 @@ struct SweepIdentity {
                                            const Shard& shard);
 
 // The results of the sweep's points, by index, as far as a folder's journals have them.
-using KnownPoints = std::vector<std::optional<PointResult>>;
+using KnownPoints = std::map<std::size_t, PointResult>;
 struct JournalPoints {
   KnownPoints known;
   std::vector<std::string> damage;  // describes the damaged lines, by file that has some

@@ -91,7 +91,7 @@ void read_journal(const std::string& bytes) {
 std::string whole_journal() {
   const std::filesystem::path path(file_with("", "points.jsonl"));
   {
-    SweepJournal journal(path.parent_path().string(), sweep(), {}, KnownPoints(2));
+    SweepJournal journal(path.parent_path().string(), sweep(), {}, {});
     for (std::size_t i = 0; i < 2; ++i)
       journal.add(i, simulate_in_detail(swept(), i, environment(), {}).result);
   }
