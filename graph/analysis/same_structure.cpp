@@ -1,72 +1,127 @@
 #include "graph/analysis/same_structure.hpp"
 
-#include <algorithm>
+#include <bit>
+#include <initializer_list>
 
 namespace tidemark {
 namespace same_structure_detail {
 namespace {
 
-template <class Table, class Same>
-bool same_items(const Table& a, const Table& b, const Same& same) {
-  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), same);
+// Two hashes of 64 bits over the same words, by different mixing.
+class Digest {
+ public:
+  void add(std::uint64_t word) {
+    digest_.low = (digest_.low ^ word) * kLowFactor;
+    digest_.low ^= digest_.low >> 32;
+    digest_.high = (std::rotl(digest_.high, 29) + word) * kHighFactor;
+    digest_.high ^= digest_.high >> 29;
+  }
+  // Adds two numbers of 32 bits.
+  void add(std::uint32_t first, std::uint32_t second) { add(std::uint64_t{first} << 32 | second); }
+  // Adds numbers below 256.
+  void add_bytes(std::initializer_list<unsigned> bytes) {
+    std::uint64_t word = 0;
+    for (const unsigned byte : bytes)
+      word = word << 8 | byte;
+    add(word);
+  }
+  // Adds the length of a table, which tells where it ends, and its items.
+  template <class Table, class AddItem>
+  void add_all(const Table& table, const AddItem& add_item) {
+    add(table.size());
+    for (const auto& item : table)
+      add_item(*this, item);
+  }
+  [[nodiscard]] const StructureDigest& value() const { return digest_; }
+
+ private:
+  // Odd, with as many ones as zeros: the fractions of the golden ratio and of the root of 3.
+  static constexpr std::uint64_t kLowFactor = 0x9E3779B97F4A7C15;
+  static constexpr std::uint64_t kHighFactor = 0xBB67AE8584CAA73B;
+
+  StructureDigest digest_{.low = kHighFactor, .high = kLowFactor};
+};
+
+template <class Enum>
+unsigned byte_of(Enum value) {
+  return static_cast<unsigned>(value);
 }
 
-bool same_touch(const Touch& a, const Touch& b) {
-  return a.storage == b.storage && a.access == b.access;
+std::uint32_t word_of(int value) {
+  return static_cast<std::uint32_t>(value);
 }
 
-bool same_storage(const Storage& a, const Storage& b) {
-  return a.dtype == b.dtype && a.role == b.role && a.layer == b.layer && a.initial == b.initial &&
-         a.persistent == b.persistent && a.one_per_rank == b.one_per_rank &&
-         a.rank_buffer == b.rank_buffer && a.home == b.home;
+template <class Tag>
+void add_id(Digest& digest, Id<Tag> id) {
+  digest.add(id.value);
 }
 
-bool same_collective(const Collective& a, const Collective& b) {
-  return a.kind == b.kind && a.group == b.group && a.peer == b.peer && a.tag == b.tag &&
-         a.ranks == b.ranks && a.blocks_compute == b.blocks_compute;
+void add_touch(Digest& digest, const Touch& touch) {
+  digest.add(touch.storage.value, byte_of(touch.access));
 }
 
-bool same_operator(const Operator& a, const Operator& b) {
-  return a.family == b.family && a.part == b.part && a.phase == b.phase &&
-         a.executor == b.executor && a.node == b.node && a.layer == b.layer &&
-         a.first_touch == b.first_touch && a.touch_count == b.touch_count &&
-         (a.workspace > Bytes(0)) == (b.workspace > Bytes(0)) &&
-         a.work.op_class == b.work.op_class && a.work.dtype == b.work.dtype &&
-         same_collective(a.work.collective, b.work.collective) && a.blocks_host == b.blocks_host;
+void add_storage(Digest& digest, const Storage& storage) {
+  const unsigned flags = (storage.initial ? 1U : 0U) | (storage.persistent ? 2U : 0U) |
+                         (storage.one_per_rank ? 4U : 0U) | (storage.rank_buffer ? 8U : 0U);
+  digest.add_bytes({byte_of(storage.dtype), byte_of(storage.role), byte_of(storage.home), flags,
+                    storage.rank_buffer.value_or(0)});
+  digest.add(storage.layer.value);
 }
 
-bool same_layer(const Layer& a, const Layer& b) {
-  return a.block == b.block;
+void add_operator(Digest& digest, const Operator& op) {
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): there is one of each family
+  digest.add(reinterpret_cast<std::uintptr_t>(op.family));
+  digest.add_bytes({byte_of(op.part), byte_of(op.phase), byte_of(op.executor),
+                    byte_of(op.work.op_class), byte_of(op.work.dtype),
+                    (op.blocks_host ? 1U : 0U) | (op.workspace > Bytes(0) ? 2U : 0U)});
+  digest.add(op.node.value, op.layer.value);
+  digest.add(op.first_touch, op.touch_count);
+  const Collective& collective = op.work.collective;
+  digest.add_bytes(
+      {byte_of(collective.kind), byte_of(collective.group), collective.blocks_compute ? 1U : 0U});
+  digest.add(word_of(collective.peer), word_of(collective.tag));
+  digest.add(word_of(collective.ranks));
 }
 
-bool same_hold(const Hold& a, const Hold& b) {
-  return a.storage == b.storage && a.since == b.since && a.until == b.until && a.kind == b.kind;
+void add_layer(Digest& digest, const Layer& layer) {
+  digest.add(word_of(layer.block));
 }
 
-bool same_part(const StepPart& a, const StepPart& b) {
-  return a.kind == b.kind && a.chunk == b.chunk && a.operators == b.operators;
+void add_hold(Digest& digest, const Hold& hold) {
+  digest.add(hold.storage.value, byte_of(hold.kind));
+  digest.add(hold.since.value, hold.until.value);
 }
 
-bool same_rules(const TrainingGraph& a, const TrainingGraph& b) {
-  return a.loss == b.loss && a.module_state == b.module_state && a.blocks == b.blocks &&
-         a.has_frames == b.has_frames && a.compiled == b.compiled && a.turns == b.turns &&
-         a.checkpoint_random_state == b.checkpoint_random_state &&
-         a.checkpoint_stops_early == b.checkpoint_stops_early &&
-         a.micro_batches == b.micro_batches && a.gradients_persist == b.gradients_persist &&
-         a.updates_in_backward == b.updates_in_backward && a.skipped_updates == b.skipped_updates;
+void add_part(Digest& digest, const StepPart& part) {
+  digest.add(byte_of(part.kind), part.chunk);
+  digest.add_all(part.operators, add_id<OperatorTag>);
+}
+
+void add_rules(Digest& digest, const TrainingGraph& graph) {
+  digest.add(graph.loss.value);
+  digest.add_all(graph.module_state, add_id<StorageTag>);
+  digest.add(word_of(graph.blocks), word_of(graph.turns));
+  digest.add_bytes({graph.has_frames ? 1U : 0U, graph.compiled ? 1U : 0U,
+                    graph.checkpoint_stops_early ? 1U : 0U, graph.gradients_persist ? 1U : 0U,
+                    graph.updates_in_backward ? 1U : 0U});
+  digest.add(static_cast<std::uint64_t>(graph.checkpoint_random_state.count));
+  digest.add(word_of(graph.micro_batches), word_of(graph.skipped_updates));
 }
 
 }  // namespace
 }  // namespace same_structure_detail
 
-bool same_structure(const TrainingGraph& a, const TrainingGraph& b) {
+StructureDigest structure_digest(const TrainingGraph& graph) {
   namespace detail = same_structure_detail;
-  return detail::same_rules(a, b) && detail::same_items(a.touches, b.touches, detail::same_touch) &&
-         detail::same_items(a.storages, b.storages, detail::same_storage) &&
-         detail::same_items(a.operators, b.operators, detail::same_operator) &&
-         detail::same_items(a.layers, b.layers, detail::same_layer) &&
-         detail::same_items(a.holds, b.holds, detail::same_hold) &&
-         detail::same_items(a.parts.all(), b.parts.all(), detail::same_part);
+  detail::Digest digest;
+  detail::add_rules(digest, graph);
+  digest.add_all(graph.touches, detail::add_touch);
+  digest.add_all(graph.storages, detail::add_storage);
+  digest.add_all(graph.operators, detail::add_operator);
+  digest.add_all(graph.layers, detail::add_layer);
+  digest.add_all(graph.holds, detail::add_hold);
+  digest.add_all(graph.parts.all(), detail::add_part);
+  return digest.value();
 }
 
 }  // namespace tidemark

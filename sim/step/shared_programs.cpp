@@ -3,16 +3,11 @@
 #include <algorithm>
 #include <variant>
 
-#include "graph/analysis/same_structure.hpp"
 #include "sim/program/program_sizes.hpp"
 
 namespace tidemark {
 namespace shared_programs_detail {
 namespace {
-
-std::size_t size_of(const TrainingGraph& graph) {
-  return graph.operators.size() + graph.storages.size() + graph.touches.size();
-}
 
 bool same_occurrence(const Occurrence& a, const Occurrence& b) {
   return a.op == b.op && a.step == b.step && a.micro_batch == b.micro_batch &&
@@ -106,30 +101,10 @@ std::optional<SharedProgram> shared_program(const TrainingGraph& graph, const Pl
   return shared;
 }
 
-std::vector<SharedPrograms::Structure> SharedPrograms::structures() {
-  const std::lock_guard lock(mutex_);
-  return {structures_.begin(), structures_.end()};
-}
-
 StructureId SharedPrograms::structure_of(const TrainingGraph& graph) {
-  for (const Structure& known : structures()) {
-    if (!same_structure(*known.graph, graph)) continue;
-    const std::lock_guard lock(mutex_);
-    const auto found = std::find_if(structures_.begin(), structures_.end(),
-                                    [&](const Structure& s) { return s.id == known.id; });
-    if (found != structures_.end()) structures_.splice(structures_.begin(), structures_, found);
-    return known.id;
-  }
-  auto copy = std::make_shared<const TrainingGraph>(graph);
+  const StructureDigest digest = structure_digest(graph);
   const std::lock_guard lock(mutex_);
-  const StructureId id(next_structure_++);
-  structures_.push_front({id, std::move(copy)});
-  structure_size_ += shared_programs_detail::size_of(graph);
-  while (structure_size_ > most_structure_ && structures_.size() > 1) {
-    structure_size_ -= shared_programs_detail::size_of(*structures_.back().graph);
-    structures_.pop_back();
-  }
-  return id;
+  return structures_.try_emplace(digest, StructureId(structures_.size())).first->second;
 }
 
 std::shared_ptr<const SharedProgram> SharedPrograms::find(const std::string& key) {

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "graph/analysis/program_order.hpp"
+#include "graph/analysis/same_structure.hpp"
 #include "graph/ir/training_graph.hpp"
 #include "policies/plan/residency_plan.hpp"
 #include "sim/program/lower.hpp"
@@ -56,14 +58,11 @@ struct SharedProgram {
 // Keeps the programs that were used last. May be used by several threads.
 class SharedPrograms {
  public:
-  // `most_instructions`: in all programs that are kept, about 60 bytes each. `most_structure`:
-  // operators, storages and touches of all graphs that are kept to compare others with.
-  explicit SharedPrograms(std::size_t most_instructions = 2'000'000,
-                          std::size_t most_structure = 1'000'000)
-      : most_instructions_(most_instructions), most_structure_(most_structure) {}
+  // `most_instructions`: in all programs that are kept, about 60 bytes each.
+  explicit SharedPrograms(std::size_t most_instructions = 2'000'000)
+      : most_instructions_(most_instructions) {}
 
-  // Returns the same id for graphs that differ in sizes alone, if they are close to each other in
-  // the order of the calls.
+  // Returns the same id for graphs that differ in sizes alone.
   [[nodiscard]] StructureId structure_of(const TrainingGraph& graph);
 
   // Returns the program that is kept under a key; null if none is. The key names the structure and
@@ -73,24 +72,16 @@ class SharedPrograms {
   void keep(const std::string& key, std::shared_ptr<const SharedProgram> program);
 
  private:
-  struct Structure {
-    StructureId id;
-    std::shared_ptr<const TrainingGraph> graph;
-  };
   struct Entry {
     std::string key;
     std::shared_ptr<const SharedProgram> program;
   };
-  [[nodiscard]] std::vector<Structure> structures();
 
   std::size_t most_instructions_;
-  std::size_t most_structure_;
   std::mutex mutex_;
-  std::list<Structure> structures_;  // last used first
-  std::list<Entry> entries_;         // last used first
+  std::map<StructureDigest, StructureId> structures_;
+  std::list<Entry> entries_;  // last used first
   std::size_t instructions_ = 0;
-  std::size_t structure_size_ = 0;
-  std::uint32_t next_structure_ = 0;
 };
 
 }  // namespace tidemark
