@@ -9,9 +9,29 @@ namespace tidemark {
 namespace shared_models_detail {
 namespace {
 
-std::size_t size_of(const TrainedModel& model) {
+// Returns the bytes that a table takes, and those of its items' names that are too long for the
+// strings themselves.
+template <class Table>
+std::size_t size_of_named(const Table& table) {
+  std::size_t bytes = table.size() * sizeof(*table.begin());
+  for (const auto& item : table) {
+    if (item.name.size() >= sizeof(std::string) / 2) bytes += item.name.size() + 1;
+  }
+  return bytes;
+}
+
+// Returns the host memory that a model takes, without what a few bytes more or less stand for.
+Bytes size_of(const TrainedModel& model) {
   const TrainingGraph& graph = model.training;
-  return graph.operators.size() + graph.storages.size() + graph.touches.size();
+  std::size_t bytes = sizeof(TrainedModel) + size_of_named(graph.operators) +
+                      size_of_named(graph.storages) + size_of_named(graph.layers) +
+                      size_of_named(graph.parameters) + graph.touches.size() * sizeof(Touch) +
+                      graph.holds.size() * sizeof(Hold) +
+                      graph.operators.size() * sizeof(OperatorId);  // in the parts
+  for (const std::shared_ptr<const TrainedModel>& stage : model.stages) {
+    if (stage.get() != &model) bytes += static_cast<std::size_t>(size_of(*stage).count);
+  }
+  return Bytes(static_cast<std::int64_t>(bytes));
 }
 
 }  // namespace
@@ -33,10 +53,10 @@ SharedModels::Entry SharedModels::entry_of(const std::string& key) {
 // Counts a model that was built, and forgets those that were not used for longest.
 void SharedModels::count(const Entry& entry) {
   const std::lock_guard lock(mutex_);
-  if (entry->size > 0) return;
-  entry->size = 1 + (entry->model ? shared_models_detail::size_of(*entry->model) : 0);
+  if (entry->size > Bytes(0)) return;
+  entry->size = entry->model ? shared_models_detail::size_of(*entry->model) : Bytes(1);
   size_ += entry->size;
-  while (size_ > most_ && recent_.size() > 1 && recent_.back()->size > 0) {
+  while (size_ > most_ && recent_.size() > 1 && recent_.back()->size > Bytes(0)) {
     size_ -= recent_.back()->size;
     by_key_.erase(recent_.back()->key);
     recent_.pop_back();

@@ -1,13 +1,13 @@
 // Models that the points of a sweep share.
 #pragma once
 
-#include <cstddef>
 #include <list>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
 
+#include "graph/core/units.hpp"
 #include "scenarios/read/scenario.hpp"
 #include "sim/step/build_training.hpp"
 
@@ -18,8 +18,8 @@ namespace tidemark {
 // by several threads.
 class SharedModels {
  public:
-  // `most` counts operators, storages and touches of all models that are kept: about 40 bytes each.
-  explicit SharedModels(std::size_t most = 4'000'000) : most_(most) {}
+  // `most`: host memory of all models that are kept.
+  explicit SharedModels(Bytes most = 96 * kMiB) : most_(most) {}
 
   // Returns the model of the scenario, built by the first caller that needs it. `point` is the
   // scenario's document. Throws UserError where it cannot be built, with the place in `point`.
@@ -32,19 +32,19 @@ class SharedModels {
     std::once_flag built;
     std::shared_ptr<const TrainedModel> model;  // null where it cannot be built
     std::string error;
-    std::size_t size = 0;  // counted in size_; 0: not yet
+    Bytes size;  // counted in size_; 0: not yet
   };
   using Entry = std::shared_ptr<Shared>;
 
   Entry entry_of(const std::string& key);
   void count(const Entry& entry);
 
-  std::size_t most_;
+  Bytes most_;
   std::shared_ptr<SharedPrograms> programs_ = std::make_shared<SharedPrograms>();
   std::mutex mutex_;
   std::list<Entry> recent_;  // last used first
   std::unordered_map<std::string, std::list<Entry>::iterator> by_key_;
-  std::size_t size_ = 0;
+  Bytes size_;
 };
 
 }  // namespace tidemark
