@@ -51,6 +51,7 @@ class BlockChain {
       const auto [at, fresh] = known.try_emplace(signature(s), plans_.size());
       if (fresh) plans_.push_back(make_plans(s));
       plans_of_.push_back(at->second);
+      least_before_.push_back(least_before_.back() + least_cost(plans_[at->second]));
       describe_passage(s);
       describe_gradients(s);
     }
@@ -255,6 +256,17 @@ class BlockChain {
            memory >= slots(gradient_[s] + plan.backward_peak + later);
   }
 
+  [[nodiscard]] static std::int64_t least_cost(const std::vector<StagePlan>& plans) {
+    std::int64_t least = kInfinite;
+    for (const StagePlan& plan : plans)
+      least = std::min(least, plan.cost);
+    return least;
+  }
+  // Returns the cost of stages s..t if there were memory for each one's cheapest plan, which no
+  // combination is below: what cannot be better by it is not looked at.
+  [[nodiscard]] std::int64_t least(std::size_t s, std::size_t t) const {
+    return least_before_[t + 1] - least_before_[s];
+  }
   [[nodiscard]] Choice& state(std::size_t s, std::size_t t, std::int64_t memory) {
     return states_[(s * stages_.size() + t) * levels_ + static_cast<std::size_t>(memory)];
   }
@@ -263,8 +275,9 @@ class BlockChain {
     if (const std::int64_t known = state(s, t, memory).cost; known != kUnknown) return known;
     Choice best{.cost = kInfinite};
     const std::vector<StagePlan>& plans = plans_[plans_of_[s]];
+    const std::int64_t least_rest = least(s, t) - least(s, s);
     for (std::size_t k = 0; k < plans.size(); ++k) {
-      if (plans[k].cost >= best.cost || !fits(plans[k], s, t, memory)) continue;
+      if (plans[k].cost + least_rest >= best.cost || !fits(plans[k], s, t, memory)) continue;
       const std::int64_t rest = s == t ? 0 : cost(s + 1, t, memory - slots(plans[k].kept));
       if (rest < kInfinite && rest + plans[k].cost < best.cost)
         best = {rest + plans[k].cost, static_cast<std::uint32_t>(k), 0};
@@ -275,9 +288,9 @@ class BlockChain {
       const std::int64_t input = j > s ? output_[j - 1] : 0;
       if (memory < slots(gradient_[t] + input + through_peak_[j])) break;
       through += through_cost_[j];
-      if (through >= best.cost) break;
+      if (through + least(s, t) >= best.cost) break;
       const std::int64_t later = cost(split, t, memory - slots(output_[j]));
-      if (later >= kInfinite || through + later >= best.cost) continue;
+      if (later >= kInfinite || through + later + least(s, j) >= best.cost) continue;
       const std::int64_t earlier = cost(s, j, memory - slots(stays(split, t)));
       if (earlier >= kInfinite || through + later + earlier >= best.cost) continue;
       best = {through + later + earlier, 0, static_cast<std::uint32_t>(split)};
@@ -320,6 +333,7 @@ class BlockChain {
   std::vector<std::size_t> stage_;             // by node
   std::vector<std::vector<StagePlan>> plans_;  // plans of distinct stages
   std::vector<std::size_t> plans_of_;          // by stage
+  std::vector<std::int64_t> least_before_{0};  // least costs of all stages before each one
   // Bytes by stage: its output; gradients that its backward takes; gradients that it leaves.
   std::vector<std::int64_t> output_, gradient_, stays_;
   std::vector<std::int64_t> through_peak_, through_cost_;  // of its forward that keeps its output
