@@ -52,6 +52,8 @@ TEST_SUITE("unit") {
     CAPTURE(one.err);
     REQUIRE(one.code == 0);
     CHECK(nlohmann::json::parse(one.out).at("points").size() == 10);
+    // Written entry by entry, it is what the whole document gives.
+    CHECK(nlohmann::ordered_json::parse(one.out).dump(2) + '\n' == one.out);
     std::size_t points = 0;
     for (int shard = 0; shard < 3; ++shard) {
       const Outcome part =

@@ -16,6 +16,7 @@
 
 #include "graph/analysis/same_structure.hpp"
 #include "scenarios/results/result_document.hpp"
+#include "scenarios/studies/shared_models.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 #include "sim/step/compile.hpp"
 #include "sim/step/simulate.hpp"
@@ -304,6 +305,26 @@ TEST_SUITE("unit") {
     CHECK(some.find("a")->program.size() == 9);
     some.keep("d", program_of(11));
     CHECK(some.find("d") == nullptr);
+  }
+
+  TEST_CASE("models are kept as far as their memory allows") {
+    const auto model_of = [](SharedModels& models, int layers) {
+      const std::string text = fmt::format(
+          "{{model: {{preset: gpt, layers: {}, width: 64, heads: 4}}, hardware: "
+          "h100-sxm-80gb, training: {{sequence: 32}}}}",
+          layers);
+      return models.of(decode(text), parse_document(text, "s.yaml"));
+    };
+    SharedModels all;
+    const auto first = model_of(all, 1);
+    CHECK(model_of(all, 2) != first);
+    CHECK(model_of(all, 1) == first);
+    // A layer has about fifty operators of 216 bytes each and more: one fits, and two do not.
+    SharedModels few(30 * kKiB);
+    const auto kept = model_of(few, 1);
+    CHECK(model_of(few, 1) == kept);
+    CHECK(model_of(few, 2) != kept);
+    CHECK(model_of(few, 1) != kept);
   }
 }
 

@@ -13,6 +13,7 @@
 #include <limits>
 #include <vector>
 
+#include "graph/core/large_table.hpp"
 #include "policies/eviction/online/storage_edges.hpp"
 #include "policies/eviction/online/storage_record.hpp"
 
@@ -135,7 +136,7 @@ class EvictedCosts {
   Neighbourhood kind_;
   std::uint32_t defined_ = 0;
   std::vector<StorageState> state_;  // all that is read of most neighbours
-  std::vector<StorageRecord> records_;
+  LargeTable<StorageRecord> records_;
   std::vector<std::int64_t> latest_;  // kSet: the latest access that the bound saw
   std::vector<std::uint32_t> changed_;
 
@@ -143,13 +144,13 @@ class EvictedCosts {
   std::vector<std::uint32_t> stack_;
   std::vector<std::uint32_t> counted_;  // storages or classes that this evaluation counted
 
-  std::vector<WatchList> watched_;  // watches of each storage; kClasses has them in its classes
-  std::vector<Watch> watches_;
+  LargeTable<WatchList> watched_;  // watches of each storage; kClasses has them in its classes
+  LargeTable<Watch> watches_;
   std::uint32_t free_watch_ = kNone;
   std::size_t purge_at_ = 0;
 
-  std::vector<Class> classes_;
-  std::vector<std::uint32_t> parents_;       // by class; all that find() reads
+  LargeTable<Class> classes_;
+  LargeTable<std::uint32_t> parents_;        // by class; all that find() reads
   std::vector<std::int64_t> cost_in_class_;  // cost with which a storage joined its class
 };
 

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "graph/core/large_table.hpp"
+
 namespace tidemark {
 
 // An operator through which two storages are adjacent; the edge exists once the operator does.
@@ -17,8 +19,8 @@ struct StorageEdge {
 // Rows of a table of changing length: row i is values[begin[i] .. begin[i + 1]).
 template <class T>
 struct Rows {
-  std::vector<std::uint32_t> begin{0};
-  std::vector<T> values;
+  LargeTable<std::uint32_t> begin{0};
+  LargeTable<T> values;
   [[nodiscard]] std::span<const T> operator[](std::size_t row) const {
     return {values.data() + begin[row], values.data() + begin[row + 1]};
   }

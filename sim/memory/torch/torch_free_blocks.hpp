@@ -14,6 +14,7 @@
 // logarithm of their number.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
@@ -72,7 +73,7 @@ class TorchFreeBlocks {
 
   [[nodiscard]] static std::uint16_t size_class_of(Bytes size) {
     const auto bits = static_cast<std::uint64_t>(size.count);
-    const auto power = static_cast<int>(std::bit_width(bits)) - 1;
+    const int power = std::max(static_cast<int>(std::bit_width(bits)) - 1, kSmallest);
     const auto step = (bits >> (power - kStepBits)) & ((1U << kStepBits) - 1);
     const auto below = static_cast<std::uint64_t>(power - kSmallest) << kStepBits;
     return static_cast<std::uint16_t>(below + step);
