@@ -75,10 +75,11 @@ void add_operator(Digest& digest, const Operator& op) {
                     byte_of(op.work.op_class), byte_of(op.work.dtype),
                     (op.blocks_host ? 1U : 0U) | (op.workspace > Bytes(0) ? 2U : 0U)});
   digest.add(op.node.value, op.layer.value);
+  digest.add(op.recomputed_by.value);
   digest.add(op.first_touch, op.touch_count);
   const Collective& collective = op.work.collective;
-  digest.add_bytes(
-      {byte_of(collective.kind), byte_of(collective.group), collective.blocks_compute ? 1U : 0U});
+  digest.add_bytes({byte_of(collective.kind), byte_of(collective.group),
+                    (collective.blocks_compute ? 1U : 0U) | (collective.neighbours ? 2U : 0U)});
   digest.add(word_of(collective.peer), word_of(collective.tag));
   digest.add(word_of(collective.ranks));
 }

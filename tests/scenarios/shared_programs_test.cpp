@@ -266,6 +266,10 @@ TEST_SUITE("unit") {
     CHECK(differs([](TrainingGraph& g) { g.operators[OperatorId(4U)].workspace = Bytes(8); }));
     CHECK(differs([](TrainingGraph& g) { g.operators[OperatorId(4U)].blocks_host = true; }));
     CHECK(differs([](TrainingGraph& g) { g.operators[OperatorId(4U)].layer = LayerId(0U); }));
+    CHECK(differs(
+        [](TrainingGraph& g) { g.operators[OperatorId(4U)].recomputed_by = OperatorId(9U); }));
+    CHECK(differs(
+        [](TrainingGraph& g) { g.operators[OperatorId(4U)].work.collective.neighbours = true; }));
     CHECK(differs([](TrainingGraph& g) { g.holds.pop_back(); }));
     CHECK(differs([](TrainingGraph& g) { g.part(PartKind::kForward).pop_back(); }));
     CHECK(differs([](TrainingGraph& g) { g.checkpoint_random_state = Bytes(7); }));
