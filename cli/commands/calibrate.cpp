@@ -99,9 +99,10 @@ std::string report(const Calibration& calibration, const Console& console) {
     }
   }
   std::string used;
-  for (const CalibratedClass& c : calibration.classes)
+  for (const CalibratedClass& c : calibration.classes) {
     used += fmt::format("{}{} {} of {}", used.empty() ? "" : ", ", name_of(c.fit_class), c.rows,
                         c.rows + c.after.n);
+  }
   text += fmt::format("fitted to (rows of each class): {}\n\n", used);
   text += figures.text(console.colour, console.terminal ? console.width : 0);
   text += "\nerrors of the rows that were held out:\n";
