@@ -53,7 +53,10 @@ bool has(std::span<const std::string> parts, std::string_view part) {
   return std::find(parts.begin(), parts.end(), part) != parts.end();
 }
 
-const std::vector<std::string> kDieOfMi250 = {"mi250x", "64gb"};
+// The profile of one of a card's two dies.
+std::vector<std::string> parts_of_mi250_die() {
+  return {"mi250x", "64gb"};
+}
 
 // Returns the parts of a name that say which GPU it is. Drivers name a Grace Hopper by the memory
 // of its CPU: "GH200 480GB" and "GH200 120GB" are both the one with 96 GB of HBM3. HIP calls each
@@ -65,7 +68,7 @@ std::vector<std::string> telling_parts(std::string_view name) {
       return part == "480gb" || part == "240gb" || part == "120gb";
     });
   }
-  if (has(parts, "mi250x") && has(parts, "mi250")) return kDieOfMi250;
+  if (has(parts, "mi250x") && has(parts, "mi250")) return parts_of_mi250_die();
   return parts;
 }
 
@@ -167,7 +170,7 @@ std::string say_nearest(std::string_view profiles, std::string_view difference,
 bool is_profile_path(std::string_view text) {
   if (text.ends_with(".yaml") || text.ends_with(".yml")) return true;
   if (text.find('/') == std::string_view::npos) return false;
-  return gpu_names_detail::telling_parts(text) != gpu_names_detail::kDieOfMi250;
+  return gpu_names_detail::telling_parts(text) != gpu_names_detail::parts_of_mi250_die();
 }
 
 std::vector<std::string> profiles_like(std::string_view name,

@@ -116,6 +116,7 @@ class AutocastNodes {
 
  private:
   [[nodiscard]] TensorId cast(GraphCopy& copy, TensorId tensor, DType dtype, LayerId layer);
+  [[nodiscard]] CastPolicy policy_of_call(const Node& node) const;
   void hold_converted_logits(GraphCopy& copy, NodeId id, NodeId kept);
   void begin_call(GraphCopy& copy, NodeId first);
   void end_call(GraphCopy& copy, NodeId last);
@@ -192,27 +193,32 @@ void AutocastNodes::end_call(GraphCopy& copy, NodeId last) {
   converted_arguments_.clear();
 }
 
-void AutocastNodes::rewrite(GraphCopy& copy, NodeId id) {
-  const Node& node = copy.source().nodes[id];
-  std::vector<TensorId> inputs = copy.inputs_of(id);
-  Attributes attributes = node.attributes;
-  CastPolicy policy = policy_of(node.family, rules_);
+// Returns what is done to one call of an operator, by its family and its attributes.
+CastPolicy AutocastNodes::policy_of_call(const Node& node) const {
+  const CastPolicy policy = policy_of(node.family, rules_);
   // Of all operators only binary_cross_entropy is refused.
   if (policy == CastPolicy::kRefused) {
     throw UserError({}, "training.loss",
                     "PyTorch refuses binary_cross_entropy under autocast on a GPU, since 16-bit "
                     "probabilities lose too much; write bce_with_logits");
   }
+  const Attributes& attributes = node.attributes;
+  if (!rules_.cpu_autocast_lists) return policy;
   // adaptive_avg_pool3d, which calls mean.
-  if (attributes.flag("pools_volume") && rules_.cpu_autocast_lists) policy = CastPolicy::kFloat32;
+  if (attributes.flag("pools_volume")) return CastPolicy::kFloat32;
   // Only borders that reflect or replicate are operators that a CPU's list names.
-  if (node.family == find_family("pad") && attributes.text("mode", "constant") == "constant") {
-    policy = CastPolicy::kAsGiven;
-  }
+  const bool plain_borders =
+      node.family == find_family("pad") && attributes.text("mode", "constant") == "constant";
   // Only as a part of cross_entropy_loss is log_softmax converted on a CPU.
-  if (attributes.flag("called_by_itself") && rules_.cpu_autocast_lists) {
-    policy = CastPolicy::kAsGiven;
-  }
+  if (plain_borders || attributes.flag("called_by_itself")) return CastPolicy::kAsGiven;
+  return policy;
+}
+
+void AutocastNodes::rewrite(GraphCopy& copy, NodeId id) {
+  const Node& node = copy.source().nodes[id];
+  std::vector<TensorId> inputs = copy.inputs_of(id);
+  Attributes attributes = node.attributes;
+  CastPolicy policy = policy_of_call(node);
   if (policy == CastPolicy::kFloat32Result) {
     // at::softmax converts inside the kernel from fp16 only; from bf16 it makes a copy first.
     const bool inside = low_ == DType::kFloat16 && copy.result().tensors[inputs[0]].dtype == low_;

@@ -42,9 +42,10 @@ std::vector<std::string> measured_files(std::span<const std::string> paths) {
       }
     }
     if (error) throw UserError({.file = path}, {}, "cannot be read: " + error.message());
-    if (found.empty())
+    if (found.empty()) {
       throw UserError({.file = path}, {},
                       "the folder has no *.csv, *.pt.trace.json or one of them with .gz");
+    }
     std::sort(found.begin(), found.end());
     files.insert(files.end(), found.begin(), found.end());
   }
