@@ -71,10 +71,14 @@ MeshGroup Mesh::group(MeshDimension dimension) const {
 
 MeshGroup Mesh::neighbours(MeshDimension dimension, int ranks) const {
   const int together = on_one_node(dimension);
-  const int nodes = (ranks + together - 1) / together;
-  // Groups that do not divide a node, nor are divided by one, straddle the border of two.
-  const bool aligned = ranks < together ? together % ranks == 0 : ranks % together == 0;
-  return on_nodes(ranks, std::min(ranks, aligned ? nodes : nodes + 1));
+  // A group begins some ranks behind the first of its node: the groups' beginnings repeat.
+  int nodes = 1;
+  for (int first = 0; first < size(dimension); first += ranks) {
+    const int behind = first % together;
+    nodes = std::max(nodes, (behind + ranks + together - 1) / together);
+    if (first > 0 && behind == 0) break;
+  }
+  return on_nodes(ranks, std::min(ranks, nodes));
 }
 
 // Neighbours further apart than a node leave one rank of the group on each.

@@ -61,8 +61,8 @@ class Mesh {
   [[nodiscard]] const Sizes& sizes() const { return sizes_; }
   [[nodiscard]] int ranks() const;
   [[nodiscard]] MeshGroup group(MeshDimension dimension) const;
-  // Returns one of the groups of `ranks` consecutive ranks that a group is divided into; where some
-  // of them lie on more nodes than others, one of those.
+  // Returns one of the groups of `ranks` consecutive ranks that a group is divided into, which
+  // `ranks` divide; where some of them lie on more nodes than others, one of those.
   [[nodiscard]] MeshGroup neighbours(MeshDimension dimension, int ranks) const;
   // Returns "data 8, shard 1, ... on nodes of 8, nvlink": equal meshes have equal texts.
   [[nodiscard]] std::string text() const;
