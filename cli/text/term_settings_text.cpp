@@ -22,8 +22,7 @@ const std::string& elsewhere(const TermSetting& setting) {
 std::string explain_more_gpus(const MoreGpus& more, Bytes peak, bool colour, std::size_t width) {
   const std::string heading = fmt::format("On twice the GPUs ({})", more.count);
   if (more.terms.empty()) {
-    return '\n' + bold(heading, colour) +
-           "\n  no term would be smaller: these policies share none of them among data ranks\n";
+    return '\n' + bold(heading, colour) + "\n  no term at the peak would differ\n";
   }
   const BytesColumn unit(peak);
   Table table({{"term"}, {"here", Align::kRight}, {"there", Align::kRight}}, 2);

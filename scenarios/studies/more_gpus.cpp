@@ -16,13 +16,12 @@ namespace tidemark {
 namespace more_gpus_detail {
 namespace {
 
-// The point is explained, not this change of it: where that cannot be built nothing is said of it.
+// Returns the point of a document; nothing where its step cannot be built, since it is another that
+// is explained.
 std::optional<PointResult> simulated(const Value& document, const Environment& environment) {
   try {
     return simulate_points(document, environment, 1, {.smallest_capacity = false}).front();
   } catch (const UserError&) {
-    return std::nullopt;
-  } catch (const InternalError&) {
     return std::nullopt;
   }
 }
@@ -43,7 +42,7 @@ std::optional<MoreGpus> on_twice_the_gpus(const DetailedPoint& point,
     const SharedTerm term{.role = static_cast<Role>(role),
                           .here = point.result.peak.by_role[role],
                           .there = there->peak.by_role[role]};
-    if (term.there < term.here) more.terms.push_back(term);
+    if (term.there != term.here) more.terms.push_back(term);
   }
   return more;
 }

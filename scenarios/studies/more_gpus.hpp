@@ -1,4 +1,5 @@
-// The terms of a point's peak that more GPUs would share.
+// The terms of a point's peak that more GPUs would change: those that data ranks share, and others
+// where the peak lies at another moment.
 #pragma once
 
 #include <optional>
@@ -22,7 +23,8 @@ struct SharedTerm {
 struct MoreGpus {
   int count = 0;                  // twice the GPUs of the point
   Bytes peak;                     // peak of live bytes there
-  std::vector<SharedTerm> terms;  // the terms that are smaller there, in the order of Role
+  std::vector<SharedTerm> terms;  // the terms that differ there, in the order of Role; the others
+                                  // and these add up to the peak
 };
 
 // Simulates the point on twice its GPUs, as more data ranks. Returns nothing for a point on one GPU

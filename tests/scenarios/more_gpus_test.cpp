@@ -15,20 +15,22 @@
 namespace tidemark::more_gpus_test {
 namespace {
 
-std::optional<MoreGpus> more_of(int count, const std::string& policies,
-                                const std::string& training = "micro_batch: 1") {
+DetailedPoint point_of(int count, const std::string& policies, const std::string& training) {
   const std::string text = fmt::format(
       "{{model: {{preset: gpt, layers: 4, width: 256, heads: 4, vocab: 512, sequence: 64}}, "
       "hardware: {{gpu: h100-sxm-80gb, count: {}, node: 64}}, training: {{{}, sequence: 64}}, "
       "allocator: ideal, policies: [{}]}}",
       count, training, policies);
-  const DetailedPoint point =
-      simulate_in_detail(parse_document(text, "s.yaml"), 0, environment(), {});
+  DetailedPoint point = simulate_in_detail(parse_document(text, "s.yaml"), 0, environment(), {});
   REQUIRE_MESSAGE(point.result.status == PointStatus::kFits, point.result.error);
-  return on_twice_the_gpus(point, environment());
+  return point;
+}
+std::optional<MoreGpus> more_of(int count, const std::string& policies,
+                                const std::string& training = "micro_batch: 1") {
+  return on_twice_the_gpus(point_of(count, policies, training), environment());
 }
 
-// Returns the term of a role; nothing where it does not become smaller.
+// Returns the term of a role; nothing where it does not differ.
 std::optional<SharedTerm> term_of(const std::optional<MoreGpus>& more, Role role) {
   REQUIRE(more.has_value());
   for (const SharedTerm& term : more->terms) {
@@ -69,6 +71,28 @@ TEST_SUITE("unit") {
       // At the peak of FSDP the sharded gradients may not be there yet.
       if (!c.gradients) halves(Role::kGradient, false);
     }
+  }
+
+  TEST_CASE("terms that shrink and grow add up to the change of the peak") {
+    bool grows = false;
+    for (const char* policies :
+         {"zero: {stage: 1, reduce_bucket: 1000}", "fsdp: {}", "fsdp: {shard: 2}",
+          "data_parallel: {}", "pipeline: {size: 4}, zero: {stage: 1}"}) {
+      CAPTURE(policies);
+      const std::string training = "micro_batch: 1, accumulate: 4";
+      const DetailedPoint point = point_of(4, policies, training);
+      const auto more = on_twice_the_gpus(point, environment());
+      REQUIRE(more.has_value());
+      CHECK(more->peak == point_of(8, policies, training).result.run.live.bytes);
+      Bytes change;
+      for (const SharedTerm& term : more->terms) {
+        change += term.there - term.here;
+        grows = grows || term.there > term.here;
+      }
+      CHECK(point.result.run.live.bytes + change == more->peak);
+    }
+    // One data rank has no buckets to reduce, two have.
+    CHECK(grows);
   }
 
   TEST_CASE("nothing is said of one GPU, nor of a step that twice as many cannot run") {
