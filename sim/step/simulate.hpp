@@ -13,7 +13,6 @@
 
 namespace tidemark {
 
-// The run behind the figures, for charts and explanations. The timeline covers the last step.
 // The memory of one stage of a pipeline, all of whose stages run together.
 struct StageDetail {
   std::shared_ptr<const TrainedModel> model;
@@ -21,6 +20,7 @@ struct StageDetail {
   MemoryTimeline timeline;
 };
 
+// The run behind the figures, for charts and explanations. The timeline covers the last step.
 struct PointDetail {
   std::shared_ptr<const TrainedModel> model;
   Compiled compiled;

@@ -108,7 +108,7 @@ class StagesSimulation {
 
   PointResult run(PointDetail* detail) {
     if (!find_arrivals()) return deadlocked(detail);
-    examine_stages();
+    examine_stages(detail != nullptr);
     const std::size_t shown = shown_stage();
     PointResult point = stage_point(shown, options_, detail);
     if (detail != nullptr) {
@@ -133,7 +133,7 @@ class StagesSimulation {
   [[nodiscard]] bool settle();
   [[nodiscard]] bool find_arrivals();
   [[nodiscard]] PointResult deadlocked(PointDetail* detail);
-  void examine_stages();
+  void examine_stages(bool keeps_timelines);
   [[nodiscard]] std::size_t shown_stage() const;
   [[nodiscard]] PointResult stage_point(std::size_t stage, const SimulateOptions& options,
                                         PointDetail* detail);
@@ -228,7 +228,7 @@ PointResult StagesSimulation::deadlocked(PointDetail* detail) {
   return point;
 }
 
-void StagesSimulation::examine_stages() {
+void StagesSimulation::examine_stages(bool keeps_timelines) {
   std::vector<Stretch> stretches;
   const SimulateOptions options{.smallest_capacity = false,
                                 .largest_tensors = options_.largest_tensors};
@@ -247,7 +247,7 @@ void StagesSimulation::examine_stages() {
     stretches.push_back(
         examine_parts(model.training, detail.compiled, detail.scratch, stage.parts));
     compiled_.stages[s] = std::move(detail.compiled);
-    timelines_.push_back(std::move(detail.timeline));
+    if (keeps_timelines) timelines_.push_back(std::move(detail.timeline));
   }
   Stretch all;
   for (const Stretch& stretch : stretches) {
@@ -281,7 +281,7 @@ std::size_t StagesSimulation::shown_stage() const {
   return shown;
 }
 
-// Hands over what was kept of each stage.
+// Gives each stage's program and timeline to the detail.
 void StagesSimulation::add_stages(PointDetail& detail) {
   for (std::size_t s = 0; s < timelines_.size(); ++s) {
     detail.stages.push_back({.model = model_.stages[s],
