@@ -12,6 +12,7 @@
 #include "policies/shard/entries.hpp"
 #include "policies/shard/fsdp_step.hpp"
 #include "policies/shard/gathered.hpp"
+#include "policies/shard/shard_units.hpp"
 
 namespace tidemark {
 namespace fsdp_detail {
@@ -38,13 +39,19 @@ void decode_reshard(const Decoder& d, const Mesh& mesh, FsdpOptions& options) {
     return;
   }
   const int ranks = std::get<int>(*reshard);
-  if (options.version == 1)
-    d.fail_at(kKey, "version 1 reshards to all ranks or not at all; write true or false");
+  if (options.version == 1) {
+    d.fail_at(kKey,
+              "version 1 reshards to all ranks or not at all; write true or false, or version: 2");
+  }
   const int shard = mesh.size(MeshDimension::kShard);
   if (mesh.replicas() > 1 && shard % ranks != 0) {
-    d.fail_at(kKey, fmt::format("{} ranks share a unit, which groups of {} do not divide; write a "
-                                "factor of {}, true or false",
-                                shard, ranks, shard));
+    const std::string_view from = d.has("shard") ? " (shard)" : "";
+    d.fail_at(kKey, shard == 1 ? fmt::format("shard: 1 leaves every unit whole on its rank, "
+                                             "which has no group of {}; write false",
+                                             ranks)
+                               : fmt::format("{} ranks share a unit{}, which groups of {} do not "
+                                             "divide; write a factor of {}, true or false",
+                                             shard, from, ranks, shard));
   }
   const bool smaller = ranks > 1 && ranks < shard;
   if (!smaller) {
@@ -53,14 +60,15 @@ void decode_reshard(const Decoder& d, const Mesh& mesh, FsdpOptions& options) {
   }
   for (const MeshDimension other : {MeshDimension::kTensor, MeshDimension::kExpert}) {
     if (mesh.size(other) == 1) continue;
-    d.fail_at(kKey, fmt::format("fully_shard cannot reshard to smaller groups what {}_parallel has "
-                                "divided (DTensor parameters); write true or false",
-                                name_of(other)));
+    d.fail_at(kKey, fmt::format("fully_shard cannot reshard to smaller groups what {} has divided "
+                                "(DTensor parameters); write true or false",
+                                policy_of(other, mesh)));
   }
   if (mesh.size(MeshDimension::kPipeline) > 1) {
-    d.fail_at(kKey,
-              "of micro-batches in flight together, which a pipeline has, only the first "
-              "would gather from all ranks; that is not simulated: write true or false");
+    d.fail_at(kKey, fmt::format("under {} micro-batches are in flight together, and only the first "
+                                "of them would gather from all ranks, which is not simulated; "
+                                "write true or false",
+                                policy_of(MeshDimension::kPipeline, mesh)));
   }
   options.reshard_after_forward = true;
   options.backward_ranks = ranks;

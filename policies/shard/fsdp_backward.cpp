@@ -154,7 +154,7 @@ void ShardedStep::build_backward() {
   const bool accumulates = !graph_.part(PartKind::kBackwardAccumulate).empty();
   graph_.part(PartKind::kBackward) = reduced(backward, {.first = true, .last = !several});
   if (!accumulates) return;
-  if (options_.zero != nullptr && options_.zero->secondary_ranks == 1) return;
+  if (options_.zero != nullptr && !options_.zero->secondary_ranks) return;
   const bool last_differs = several && !options_.all_reduce_each;
   graph_.part(PartKind::kBackwardAccumulate) =
       reduced(backward, {.first = false, .last = !last_differs});
@@ -180,19 +180,6 @@ void ShardedStep::build_unsynced_backward(const std::vector<OperatorId>& backwar
   graph_.part(PartKind::kBackward) = reduced(backward, {.first = true, .last = false});
   graph_.part(PartKind::kBackwardAccumulate) = reduced(later, {.first = false, .last = false});
   graph_.part(PartKind::kBackwardReduce) = reduced(later, {.first = false, .last = true});
-}
-
-// Secondary shards of units that backward does not run go when it is over.
-void ShardedStep::release_unused(const std::vector<UnitVisit>& visits, Insertions& insert) {
-  if (options_.zero != nullptr) return;  // they stay for the step
-  std::vector<StorageId> unused;
-  for (std::size_t u = 0; u < tensors_.size(); ++u) {
-    const Unit& unit = tensors_[u];
-    if (visits[u].happens || unit.kept || !unit.gather.valid()) continue;
-    unused.insert(unused.end(), unit.secondary.begin(), unit.secondary.end());
-  }
-  if (!unused.empty())
-    insert.at_end.push_back(add_mark(OperatorPart::kRelease, Phase::kBackward, unused));
 }
 
 std::vector<OperatorId> ShardedStep::reduced(const std::vector<OperatorId>& part,
@@ -221,9 +208,11 @@ std::vector<OperatorId> ShardedStep::reduced(const std::vector<OperatorId>& part
     std::vector<OperatorId>& end = insert.after[visits[u].last];
     if (!unit.full.empty() && (micro.last || !stays_gathered(unit))) {
       // A unit that was not freed behind forward leaves its secondary shards now.
-      if (unit.kept && micro.first && !unit.secondary.empty())
-        end.push_back(reshard(unit, Phase::kBackward));
-      end.push_back(add_mark(OperatorPart::kRelease, Phase::kBackward, unit.full));
+      if (unit.kept && micro.first) {
+        reshard(unit, Phase::kBackward, end);
+      } else {
+        end.push_back(add_mark(OperatorPart::kRelease, Phase::kBackward, unit.full));
+      }
     }
     if (!unit.gradient.valid()) continue;
     if (unsynced()) keep_gradients(unit, micro, end);
@@ -233,7 +222,6 @@ std::vector<OperatorId> ShardedStep::reduced(const std::vector<OperatorId>& part
     end.insert(end.end(), reduction.begin(), reduction.end());
     before = &unit;
   }
-  release_unused(visits, insert);
   // Compute goes on when the last reduction is over.
   if (before != nullptr) insert.at_end.push_back(add_wait(*before, micro));
   return insert.into(part);

@@ -7,23 +7,38 @@
 
 namespace tidemark::sharding {
 
-// Returns how many ranks share what a unit keeps for the next gather; 1 where it keeps nothing.
-int ShardedStep::secondary_ranks(const Unit& unit) const {
-  if (options_.zero != nullptr) return std::min(options_.zero->secondary_ranks, unit.ranks.shard);
-  return unit.kept ? 1 : options_.backward_ranks.value_or(1);
+// Returns how many ranks share what a unit keeps for the next gather; nothing where it keeps none.
+std::optional<int> ShardedStep::secondary_ranks(const Unit& unit) const {
+  if (options_.zero != nullptr) return options_.zero->secondary_ranks;
+  return unit.kept ? std::nullopt : options_.backward_ranks;
 }
 
-// The secondary shards are there from their first use on. An evaluation never drops them: they stay
-// from one step to the next.
+// Whether a parameter's secondary shard is there from one step to the next. An evaluation never
+// drops them. ZeRO drops those that an update makes out of date. FSDP drops them when it gathers
+// from them, or when the next forward has made others: backward ends with parameters of units that
+// it has not run in the shards of all ranks (FSDPParam.to_sharded in fully_shard/_fsdp_param.py),
+// and leaves them.
+bool ShardedStep::outlives_step(const Parameter& parameter) const {
+  if (!trains_) return true;
+  if (options_.zero != nullptr) return !parameter.trained;
+  return !backward_[unit_of_[parameter.storage].value()].happens;
+}
+
+// The secondary shards that do not outlive a step are there from their first use on.
 void ShardedStep::add_secondary(Unit& unit) {
-  const int ranks = secondary_ranks(unit);
-  if (ranks == 1) return;
-  const auto add = trains_ ? add_tensor : add_kept;
-  for (const StorageId full : unit.full) {
-    const Storage gathered = graph_.storages[full];
-    const Elements part(gathered.elements.count / ranks);
+  const std::optional<int> ranks = secondary_ranks(unit);
+  if (!ranks) return;
+  unit.secondary_only = !trains_ || options_.zero != nullptr;
+  for (const ParameterId id : unit.parameters) {
+    const Parameter& parameter = graph_.parameters[id];
+    const Storage gathered = graph_.storages[parameter.storage];
+    if (gathered.persistent) continue;  // never gathered
+    const Elements part(gathered.elements.count / *ranks);
+    const bool stays = outlives_step(parameter);
+    const auto add = stays ? add_kept : add_tensor;
     const StorageId shard = add(graph_, gathered.name + ".secondary_shard", gathered.dtype, part,
                                 Role::kGatheredParameter);
+    unit.secondary_only = unit.secondary_only && stays;
     graph_.storages[shard].one_per_rank = true;
     graph_.storages[shard].layer = gathered.layer;
     graph_.storages[shard].home = options_.zero == nullptr ? Tier::kDevice : options_.shard_home;
@@ -31,7 +46,7 @@ void ShardedStep::add_secondary(Unit& unit) {
   }
 }
 
-// Adds a gather among `ranks` ranks, each of which has `sources`.
+// Adds a gather among `ranks` consecutive ranks, each of which has `sources`.
 OperatorId ShardedStep::gather_from(Unit& unit, const std::vector<StorageId>& sources, int ranks) {
   const Elements whole(unit.gathered_elements.count * unit.ranks.shard);
   std::vector<Touch> touches;
@@ -68,31 +83,40 @@ OperatorId ShardedStep::gather_from(Unit& unit, const std::vector<StorageId>& so
 // Adds what brings a unit together: the gather of forward, that of backward, and the copy behind
 // either.
 void ShardedStep::add_gathers(Unit& unit) {
-  unit.gather = gather_from(unit, unit.shards, unit.ranks.shard);
+  unit.gather = unit.secondary_only ? gather_from(unit, unit.secondary, *secondary_ranks(unit))
+                                    : gather_from(unit, unit.shards, unit.ranks.shard);
   if (unit.gathered.valid()) {
     std::vector<Touch> copies{{unit.gathered, Access::kRead}};
     for (const StorageId full : unit.full)
       copies.push_back({full, Access::kCreate});
     unit.copy_out = add_copy(graph_, "copy_out", Phase::kForward, copies);
   }
-  if (unit.secondary.empty() || !trains_) return;
-  const OperatorId again = gather_from(unit, unit.secondary, secondary_ranks(unit));
+  if (unit.secondary.empty() || unit.secondary_only) return;
+  const OperatorId again = gather_from(unit, unit.secondary, *secondary_ranks(unit));
   graph_.operators[unit.gather].recomputed_by = again;
 }
 
-// Adds the copy of this rank's secondary shards out of the gathered parameters, tensor by tensor.
-OperatorId ShardedStep::reshard(const Unit& unit, Phase phase) {
-  std::vector<Touch> touches;
-  Bytes bytes;
-  for (const StorageId full : unit.full)
-    touches.push_back({full, Access::kRead});
-  for (const StorageId shard : unit.secondary) {
-    touches.push_back({shard, Access::kCreate});
-    bytes += graph_.storages[shard].bytes;
+// Frees the gathered parameters of a unit, each behind the copy of its secondary shard where one is
+// made. FSDP makes that of a unit that backward does not run anew, and then drops the one before.
+void ShardedStep::reshard(const Unit& unit, Phase phase, std::vector<OperatorId>& into) {
+  if (unit.secondary.empty() || unit.secondary_only) {
+    into.push_back(add_mark(OperatorPart::kRelease, phase, unit.full));
+    return;
   }
-  const OperatorId copy = add_copy(graph_, "reshard", phase, touches, bytes);
-  graph_.operators[copy].work.launches = static_cast<int>(unit.secondary.size());
-  return copy;
+  for (std::size_t i = 0; i < unit.full.size(); ++i) {
+    const Storage shard = graph_.storages[unit.secondary[i]];
+    if (!shard.persistent || options_.zero == nullptr) {
+      std::vector<Touch> touches{{unit.full[i], Access::kRead}};
+      if (shard.persistent) {
+        const StorageId before = add_buffer(shard.name + ".before", shard.dtype, shard.elements);
+        touches.push_back({before, Access::kCreate});
+      }
+      touches.push_back(
+          {unit.secondary[i], shard.persistent ? Access::kOverwrite : Access::kCreate});
+      into.push_back(add_copy(graph_, "reshard", phase, touches, shard.bytes));
+    }
+    into.push_back(add_mark(OperatorPart::kRelease, phase, {unit.full[i]}));
+  }
 }
 
 void ShardedStep::build_forward() {
@@ -103,7 +127,7 @@ void ShardedStep::build_forward() {
   graph_.part(PartKind::kForward) = gathered_forward(plain, true);
   // ZeRO's second partition stays until the step is over: later micro-batches have it from the
   // start.
-  const bool stays = options_.zero != nullptr && options_.zero->secondary_ranks > 1;
+  const bool stays = options_.zero != nullptr && options_.zero->secondary_ranks;
   const bool differs = stays || std::any_of(tensors_.begin(), tensors_.end(),
                                             [&](const Unit& u) { return stays_gathered(u); });
   if (differs && trains_ && graph_.micro_batches > 1)
@@ -129,9 +153,9 @@ std::vector<OperatorId> ShardedStep::gathered_forward(const std::vector<Operator
     if (unit.full.empty() || (!first && stays_gathered(unit))) continue;
     std::vector<OperatorId>& start = insert.before[visits[u].first];
     if (!unit.gather.valid()) add_gathers(unit);
-    const bool secondary = !unit.secondary.empty() && (!first || !trains_);
+    const bool secondary = !unit.secondary.empty() && !unit.secondary_only && !first;
     if (secondary && !unit.later_gather.valid())
-      unit.later_gather = gather_from(unit, unit.secondary, secondary_ranks(unit));
+      unit.later_gather = gather_from(unit, unit.secondary, *secondary_ranks(unit));
     start.push_back(secondary ? unit.later_gather : unit.gather);
     if (before != nullptr && before->gathered.valid() && options_.zero == nullptr)
       start.push_back(add_mark(OperatorPart::kRelease, Phase::kForward, {before->gathered}));
@@ -140,9 +164,11 @@ std::vector<OperatorId> ShardedStep::gathered_forward(const std::vector<Operator
       start.push_back(add_mark(OperatorPart::kRelease, Phase::kForward, {unit.gathered}));
     if (!unit.kept) {
       std::vector<OperatorId>& behind = insert.after[visits[u].last];
-      if (!unit.secondary.empty() && first && trains_)
-        behind.push_back(reshard(unit, Phase::kForward));
-      behind.push_back(add_mark(OperatorPart::kRelease, Phase::kForward, unit.full));
+      if (first) {
+        reshard(unit, Phase::kForward, behind);
+      } else {
+        behind.push_back(add_mark(OperatorPart::kRelease, Phase::kForward, unit.full));
+      }
     }
     end = std::max(end, visits[u].last);
     before = &unit;

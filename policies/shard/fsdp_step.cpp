@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "graph/core/errors.hpp"
@@ -27,6 +28,7 @@ IdVector<ParameterId, StorageId> ShardedStep::build() {
   if (options_.zero != nullptr) keep_near_turn();
   if (options_.zero == nullptr) update_shards();
   map_storages();
+  backward_ = unit_visits(graph_, units_, graph_.part(PartKind::kBackward), unit_of_);
   build_forward();
   if (!trains_) return shards();
   build_backward();
@@ -36,13 +38,15 @@ IdVector<ParameterId, StorageId> ShardedStep::build() {
   return shards();
 }
 
-// ZeRO's second partition is out of date when the step is over.
+// ZeRO's second partition of trained parameters is out of date when the step is over
+// (invalidate_secondary_tensor in deepspeed/runtime/zero/stage3.py).
 void ShardedStep::drop_secondary() {
   if (!marks_secondary()) return;
   std::vector<StorageId> shards;
   for (const Unit& unit : tensors_) {
-    if (unit.gather.valid())
-      shards.insert(shards.end(), unit.secondary.begin(), unit.secondary.end());
+    if (!unit.gather.valid()) continue;
+    std::copy_if(unit.secondary.begin(), unit.secondary.end(), std::back_inserter(shards),
+                 [&](StorageId shard) { return !graph_.storages[shard].persistent; });
   }
   if (shards.empty()) return;
   graph_.part(PartKind::kAfterOptimizer)

@@ -6,8 +6,8 @@
 //     release      all_gather_output(i - 1): the gathers' streams have waited for its copy
 //     copy out i   the parameters of full size, on compute
 //     ... forward of the module ...
-//     reshard      a copy of what fewer ranks share of the parameters, where that is asked for
-//     release      the parameters, where the unit is resharded
+//     reshard      a copy of what fewer ranks share of a parameter, where that is asked for, and
+//     release      the parameter, one by one, where the unit is resharded
 //   backward of unit i
 //     use          the parameters; all_gather_output(i) goes
 //     gather i - 1 in the order of backward (gathered.hpp)

@@ -89,6 +89,11 @@ bool is_kept(const Layer& layer, const UnitOptions& options) {
 }  // namespace
 }  // namespace shard_units_detail
 
+std::string policy_of(MeshDimension dimension, const Mesh& mesh) {
+  const std::string_view suffix = dimension == MeshDimension::kPipeline ? "" : "_parallel";
+  return fmt::format("{}{}: {{size: {}}}", name_of(dimension), suffix, mesh.size(dimension));
+}
+
 UnitOptions decode_units(const Decoder& d) {
   UnitOptions options;
   options.keep_gathered = d.list<std::string>("keep_gathered");

@@ -12,6 +12,7 @@
 
 #include "graph/core/decoder.hpp"
 #include "graph/ir/training_graph.hpp"
+#include "hwprofiles/mesh.hpp"
 
 namespace tidemark {
 
@@ -27,6 +28,9 @@ struct UnitOptions {
 
 // Reads `units` and `keep_gathered`.
 [[nodiscard]] UnitOptions decode_units(const Decoder& d);
+// Returns the policy of a dimension as a scenario has it, for refusals: "tensor_parallel: {size:
+// 2}".
+[[nodiscard]] std::string policy_of(MeshDimension dimension, const Mesh& mesh);
 
 struct ShardUnit {
   std::string name;                     // "layers.3", "root"

@@ -61,9 +61,11 @@ class ShardedStep {
     std::vector<ParameterId> parameters;
     std::vector<StorageId> shards;  // one per parameter, or the flat one
     std::vector<StorageId> full;    // the gathered parameters; padding of a flat one comes last
-    // This rank's shards of `full` among fewer ranks, for which the next gather needs no others.
-    // Empty where all gathers are alike.
+    // This rank's shards of each of `full` among fewer ranks, for which the next gather needs no
+    // others. Empty where all gathers are alike.
     std::vector<StorageId> secondary;
+    // Every forward gathers from `secondary`, which is there before the first one.
+    bool secondary_only = false;
     std::vector<StorageId> made;  // gradients of full size
     Elements stored;              // elements of this rank's shards, padding included
     Elements gathered_elements;   // those of them that a gather sends
@@ -104,14 +106,15 @@ class ShardedStep {
   void add_gathers(Unit& unit);
   [[nodiscard]] OperatorId gather_from(Unit& unit, const std::vector<StorageId>& sources,
                                        int ranks);
-  [[nodiscard]] int secondary_ranks(const Unit& unit) const;
+  [[nodiscard]] std::optional<int> secondary_ranks(const Unit& unit) const;
   // Marks on the device may touch them; those on the host go when the last gather has read them.
   [[nodiscard]] bool marks_secondary() const {
     return options_.zero == nullptr || options_.shard_home == Tier::kDevice;
   }
   void add_secondary(Unit& unit);
   void drop_secondary();
-  [[nodiscard]] OperatorId reshard(const Unit& unit, Phase phase);
+  [[nodiscard]] bool outlives_step(const Parameter& parameter) const;
+  void reshard(const Unit& unit, Phase phase, std::vector<OperatorId>& into);
   void build_backward();
   void build_unsynced_backward(const std::vector<OperatorId>& backward);
   [[nodiscard]] bool unsynced() const;
@@ -122,7 +125,6 @@ class ShardedStep {
   }
   [[nodiscard]] std::vector<OperatorId> reduced(const std::vector<OperatorId>& part,
                                                 MicroBatch micro);
-  void release_unused(const std::vector<UnitVisit>& visits, Insertions& insert);
   void keep_gradients(Unit& unit, MicroBatch micro, std::vector<OperatorId>& into);
   [[nodiscard]] std::vector<OperatorId> reduction_of(Unit& unit, MicroBatch micro);
   StorageId join_gradients(Unit& unit, std::vector<OperatorId>& into);
@@ -137,8 +139,9 @@ class ShardedStep {
   const FsdpOptions& options_;
   Mesh mesh_;
   ShardUnits units_;
-  DType kept_as_;  // the type of the shards
-  bool trains_;    // the step has a backward
+  DType kept_as_;                    // the type of the shards
+  bool trains_;                      // the step has a backward
+  std::vector<UnitVisit> backward_;  // the backward of each unit, before anything is inserted
   std::vector<Unit> tensors_;
   IdVector<StorageId, std::optional<std::size_t>> unit_of_;  // unit of full parameters, gradients
 };

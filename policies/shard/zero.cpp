@@ -12,6 +12,7 @@
 #include "policies/rewrite/offload_optimizer.hpp"
 #include "policies/shard/entries.hpp"
 #include "policies/shard/gathered.hpp"
+#include "policies/shard/shard_units.hpp"
 #include "policies/shard/zero_step.hpp"
 
 namespace tidemark {
@@ -55,36 +56,41 @@ Tier home_of(const Decoder& d, std::string_view ours, std::string_view theirs) {
   return home == "none" ? Tier::kDevice : home == "nvme" ? Tier::kNvme : Tier::kHost;
 }
 
-// Reads the ranks of ZeRO++'s second partition, which 1 leaves out. More than there are mean all of
-// them (deepspeed/utils/groups.py).
+// Reads the ranks of ZeRO++'s second partition; 0 and 1 leave it out. More than there are mean all
+// of them (deepspeed/utils/groups.py).
 void decode_secondary(const Decoder& d, const Mesh& mesh, ZeroOptions& options) {
   constexpr std::string_view kKey = "zero_hpz_partition_size";
-  options.secondary_ranks = d.optional<int>(kKey, 1, at_least(1));
-  if (options.secondary_ranks == 1) return;
-  if (options.stage < 3)
-    d.fail_at(kKey, "belongs to stage 3, which gathers the parameters; leave it out");
+  const int given = d.optional<int>(kKey, 1, at_least(0));
+  if (given <= 1) return;
+  if (options.stage < 3) {
+    d.fail_at(kKey, fmt::format("belongs to stage: 3, which gathers the parameters, and this is "
+                                "stage: {}; leave it out, or write stage: 3",
+                                options.stage));
+  }
   const int ranks = mesh.size(MeshDimension::kShard);
-  options.secondary_ranks = std::min(options.secondary_ranks, ranks);
-  if (ranks % options.secondary_ranks != 0) {
+  const int secondary = std::min(given, ranks);
+  if (secondary == 1) return;
+  if (ranks % secondary != 0) {
     d.fail_at(kKey,
-              fmt::format("{} ranks cannot be divided into groups of {}; write a factor of {}",
-                          ranks, options.secondary_ranks, ranks));
+              fmt::format("{} ranks share the parameters (hardware.count, divided by the sizes of "
+                          "other policies), which groups of {} do not divide; write a factor of {}",
+                          ranks, secondary, ranks));
   }
   for (const MeshDimension other :
        {MeshDimension::kTensor, MeshDimension::kExpert, MeshDimension::kPipeline}) {
-    if (ranks == 1 || mesh.size(other) == 1) continue;
-    const std::string_view policy = other == MeshDimension::kTensor   ? "tensor_parallel"
-                                    : other == MeshDimension::kExpert ? "expert_parallel"
-                                                                      : "pipeline";
+    if (mesh.size(other) == 1) continue;
+    const std::string policy = policy_of(other, mesh);
     d.fail_at(kKey, fmt::format("DeepSpeed makes its groups of consecutive GPUs, which hold "
                                 "different parts of the model under {}; write 1, or leave {} out",
                                 policy, policy));
   }
   if (options.parameters_home == Tier::kNvme) {
-    d.fail_at(kKey,
-              "the second partition is kept on the device or the host, and the parameters "
-              "are offloaded to NVMe; write 1, or offload them to the host");
+    d.fail_at(kKey, fmt::format("the second partition is kept on the device or the host, and {} "
+                                "puts the parameters on NVMe; write 1, or offload them to the host",
+                                d.has("offload_param") ? "offload_param: {device: nvme}"
+                                                       : "offload: {parameters: nvme}"));
   }
+  options.secondary_ranks = secondary;
 }
 
 class Zero final : public TrainingRewrite {

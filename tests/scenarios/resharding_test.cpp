@@ -2,6 +2,7 @@
 // number and the second partition of ZeRO++ (hpZ).
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -17,12 +18,16 @@ namespace {
 
 using Widths = std::vector<std::int64_t>;
 
-// A chain of linear layers with biases and an activation, one block each.
+// A chain of blocks of `linears` linear layers with biases and an activation.
 std::string text_of(const Widths& widths, const std::string& hardware, const std::string& policies,
-                    const std::string& training) {
+                    const std::string& training, int linears = 1) {
   std::string layers;
-  for (std::size_t i = 1; i < widths.size(); ++i)
-    layers += fmt::format("{}{{block: [{{linear: {}}}, gelu]}}", i == 1 ? "" : ", ", widths[i]);
+  for (std::size_t i = 1; i < widths.size(); ++i) {
+    layers += i == 1 ? "{block: [" : ", {block: [";
+    for (int l = 0; l < linears; ++l)
+      layers += fmt::format("{{linear: {}}}, ", widths[i]);
+    layers += "gelu]}";
+  }
   return fmt::format(
       "{{model: {{layers: {{name: chain, inputs: {{x: [batch, {}]}}, layers: [{}]}}}}, hardware: "
       "{{gpu: h100-sxm-80gb, hbm: {{capacity: 8TiB}}, {}}}, training: {{micro_batch: 2, loss: mse, "
@@ -31,9 +36,10 @@ std::string text_of(const Widths& widths, const std::string& hardware, const std
 }
 
 PointResult simulated(const Widths& widths, int count, const std::string& policies,
-                      const std::string& training, const std::string& hardware = "node: 1024") {
+                      const std::string& training, const std::string& hardware = "node: 1024",
+                      int linears = 1) {
   const std::string text =
-      text_of(widths, fmt::format("count: {}, {}", count, hardware), policies, training);
+      text_of(widths, fmt::format("count: {}, {}", count, hardware), policies, training, linears);
   const PointResult point = simulate_points(parse_document(text, "s.yaml"), environment(), 1,
                                             {.smallest_capacity = false})
                                 .front();
@@ -64,13 +70,25 @@ Gathers gathers(const PointResult& point, int ranks) {
   return sum;
 }
 
-// The highest sum of gathered parameters, buffers and gradients over a step of fully_shard whose
-// backward gathers among `fewer` ranks, replayed by its rules in host order: bf16 parameters, an
-// fp32 reduction, units of which all are resharded.
-std::int64_t fsdp2_peak(const std::vector<std::int64_t>& units, int ranks, int fewer) {
+// The highest sums of gathered parameters, buffers and gradients over forward and backward.
+struct Peaks {
+  std::int64_t forward = 0;
+  std::int64_t backward = 0;
+};
+// Replays a step of fully_shard whose backward gathers among `fewer` ranks by its rules in host
+// order: bf16 parameters, an fp32 reduction, units of which all are resharded; `tensors`: the
+// elements of each unit's parameters.
+Peaks fsdp2_peaks(const std::vector<Widths>& tensors, int ranks, int fewer) {
+  std::vector<std::int64_t> units;
+  for (const Widths& unit : tensors)
+    units.push_back(std::accumulate(unit.begin(), unit.end(), std::int64_t{0}));
   std::int64_t live = 0;
-  std::int64_t peak = 0;
-  const auto add = [&](std::int64_t bytes) { peak = std::max(peak, live += bytes); };
+  Peaks peaks;
+  bool forward = true;
+  const auto add = [&](std::int64_t bytes) {
+    std::int64_t& peak = forward ? peaks.forward : peaks.backward;
+    peak = std::max(peak, live += bytes);
+  };
   const auto gather = [&](std::size_t u, int among) {
     add(2 * units[u] / among);
     add(2 * units[u]);
@@ -80,10 +98,13 @@ std::int64_t fsdp2_peak(const std::vector<std::int64_t>& units, int ranks, int f
     gather(u, ranks);
     if (u > 0) add(-2 * units[u - 1]);
     add(2 * units[u]);
-    add(2 * units[u] / fewer);  // to_sharded_post_forward
-    add(-2 * units[u]);
+    for (const std::int64_t elements : tensors[u]) {
+      add(2 * elements / fewer);  // to_sharded_post_forward
+      add(-2 * elements);
+    }
   }
   add(-2 * units.back());
+  forward = false;
   const std::size_t last = units.size() - 1;
   gather(last, fewer);
   for (std::size_t u = units.size(); u-- > 0;) {  // backward
@@ -98,7 +119,7 @@ std::int64_t fsdp2_peak(const std::vector<std::int64_t>& units, int ranks, int f
     add(-2 * units[u]);
     add(4 * units[u] / ranks);
   }
-  return peak;
+  return peaks;
 }
 
 constexpr const char* kFsdp = "precision: fp32, optimizer: {name: sgd, implementation: loop}";
@@ -131,19 +152,29 @@ TEST_SUITE("property") {
       Widths w;
       for (int i = 0; i < 6; ++i)
         w.push_back(width(random) * 64);
-      std::vector<std::int64_t> units;
-      for (std::size_t i = 1; i < w.size(); ++i)
-        units.push_back(w[i] * (w[i - 1] + 1));
-      const PointResult point = simulated(w, c.ranks, fsdp(fmt::to_string(c.fewer)), kFsdp);
-      const std::int64_t kept = point.parameters.count + point.inputs.count;
-      const std::int64_t transient =
-          std::max(point.run.phase_live_without_workspace[0].bytes.count,
-                   point.run.phase_live_without_workspace[1].bytes.count) -
-          kept;
-      const std::int64_t expected = fsdp2_peak(units, c.ranks, c.fewer);
-      // Activations are 2 x width: few beside weights, but they are there.
-      CHECK(transient >= expected);
-      CHECK(static_cast<double>(transient) < 1.01 * static_cast<double>(expected));
+      for (const int linears : {1, 4}) {
+        CAPTURE(linears);
+        std::vector<Widths> units;
+        for (std::size_t i = 1; i < w.size(); ++i) {
+          Widths& unit = units.emplace_back(Widths{w[i] * w[i - 1], w[i]});
+          for (int l = 1; l < linears; ++l)
+            unit.insert(unit.end(), {w[i] * w[i], w[i]});
+        }
+        const PointResult point =
+            simulated(w, c.ranks, fsdp(fmt::to_string(c.fewer)), kFsdp, "node: 1024", linears);
+        const std::int64_t kept = point.parameters.count + point.inputs.count;
+        const Peaks expected = fsdp2_peaks(units, c.ranks, c.fewer);
+        // Activations are 2 x width: few beside weights, but they are there.
+        const auto near = [&](std::size_t phase, std::int64_t bytes) {
+          CAPTURE(phase);
+          const std::int64_t transient =
+              point.run.phase_live_without_workspace[phase].bytes.count - kept;
+          CHECK(transient >= bytes);
+          CHECK(static_cast<double>(transient) < 1.01 * static_cast<double>(bytes));
+        };
+        near(0, expected.forward);
+        near(1, expected.backward);
+      }
     }
   }
 
@@ -162,12 +193,15 @@ TEST_SUITE("property") {
                 "fsdp: {reshard_after_forward: 4, shard: 8, no_sync: true}",
                 "fsdp: {reshard_after_forward: 2, offload: host, units: whole}", hpz(2), hpz(4),
                 hpz(8), hpz(2, ", offload: {optimizer: host, parameters: host}"),
+                "zero: {stage: 3, persistent_below: 0, zero_hpz_partition_size: 4}",
                 "zero: {stage: 3, persistent_below: 60, max_reuse_distance: 5000, "
                 "zero_hpz_partition_size: 2}"})};
       const std::string more =
           pick({"", "checkpoint_every: {period: 1}", "checkpoint_every: {period: 2}",
                 "offload_activations: {}", "selective: {recompute: [gelu]}",
-                "freeze: {layers: ['*weight']}", "compress_activations: {bits: 8}"});
+                "freeze: {layers: ['*weight']}", "freeze: {layers: ['0*', '1*']}",
+                "freeze: {layers: ['*'], except: ['4*']}", "freeze: {layers: ['2*']}",
+                "compress_activations: {bits: 8}"});
       if (!more.empty()) policies.push_back(more);
       std::shuffle(policies.begin(), policies.end(), random);
       const std::string list = fmt::format("{}", fmt::join(policies, ", "));
@@ -214,10 +248,14 @@ TEST_SUITE("unit") {
     // With replicas the shard group counts.
     const auto hybrid = [&](const char* number) {
       return simulated(w, 16, fmt::format("fsdp: {{shard: 4, reshard_after_forward: {}}}", number),
-                       kFsdp)
-          .run.live.bytes;
+                       kFsdp);
     };
-    CHECK(hybrid("4") == hybrid("true"));
+    const PointResult four = hybrid("4");
+    const PointResult all = hybrid("true");
+    CHECK(four.run.live.bytes == all.run.live.bytes);
+    CHECK(four.run.step == all.run.step);
+    CHECK(gathers(all, 0).count == 8);
+    CHECK(gathers(four, 0) == gathers(all, 0));
   }
 
   TEST_CASE("the larger the group, the less is kept between forward and backward") {
@@ -270,6 +308,57 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("ZeRO's second partition of frozen parameters stays for the run") {
+    const Widths w{256, 512, 512, 512, 256};
+    const std::int64_t frozen = elements({256, 512, 512});
+    const std::int64_t trained = elements({512, 512, 256});
+    for (const char* distance : {"1e9", "0"}) {
+      CAPTURE(distance);
+      for (const int accumulate : {1, 3}) {
+        CAPTURE(accumulate);
+        const auto point = [&](int secondary, const char* layers) {
+          return simulated(w, 16,
+                           fmt::format("zero: {{stage: 3, persistent_below: 0, "
+                                       "max_reuse_distance: {}, reduce_bucket: 1000, "
+                                       "zero_hpz_partition_size: {}}}, freeze: {{layers: [{}]}}",
+                                       distance, secondary, layers),
+                           fmt::format("{}, accumulate: {}", kMixed, accumulate));
+        };
+        const PointResult blocks = point(4, "'0*', '1*'");
+        const PointResult plain = point(1, "'0*', '1*'");
+        CHECK(blocks.run.between_steps - plain.run.between_steps == Bytes(2 * frozen / 4));
+        CHECK(blocks.run.phase_live_without_workspace[2].bytes -
+                  plain.run.phase_live_without_workspace[2].bytes ==
+              Bytes(2 * (frozen + trained) / 4));
+        // Frozen units gather from all ranks never, the others in the first forward.
+        CHECK(gathers(blocks, 0) == Gathers{2, 2 * trained});
+        // A unit with trained parameters gathers the frozen ones among them.
+        const PointResult mixed = point(4, "'*bias'");
+        CHECK(mixed.run.between_steps - point(1, "'*bias'").run.between_steps ==
+              Bytes(2 * (512 + 512 + 512 + 256) / 4));
+        CHECK(gathers(mixed, 0) == Gathers{4, 2 * elements(w)});
+      }
+    }
+  }
+
+  TEST_CASE("FSDP's shards of units that backward does not run stay until others replace them") {
+    const Widths w{256, 512, 512, 512, 256};
+    for (const int accumulate : {1, 2}) {
+      CAPTURE(accumulate);
+      const auto between = [&](const char* reshard, const char* policies) {
+        return simulated(w, 16, fsdp(reshard) + policies,
+                         fmt::format("{}, accumulate: {}", kFsdp, accumulate))
+            .run.between_steps;
+      };
+      const char* freeze = ", freeze: {layers: ['0*', '1*']}";
+      CHECK(between("4", freeze) - between("true", freeze) ==
+            Bytes(2 * elements({256, 512, 512}) / 4));
+      // Backward runs frozen units between trained ones, and gathers from their shards.
+      const char* inner = ", freeze: {layers: ['1*']}";
+      CHECK(between("4", inner) == between("true", inner));
+    }
+  }
+
   TEST_CASE("an evaluation gathers from the smaller groups, whose shards stay") {
     const Widths w{64, 128, 192, 128, 64};
     const std::string training = "precision: bf16_mixed, mode: forward";
@@ -309,12 +398,19 @@ TEST_SUITE("unit") {
     says(refused(8, fsdp("0")), "expected true or false or an integer of at least 1, found 0");
     says(refused(8, fsdp("most")), "found 'most'");
     says(refused(8, "fsdp: {version: 1, reshard_after_forward: 4}"), "version 1 reshards to all");
-    says(refused(8, fsdp("2") + ", tensor_parallel: {size: 2}"), "tensor_parallel");
-    says(refused(8, fsdp("2") + ", pipeline: {size: 2}"), "pipeline");
-    says(refused(8, "zero: {stage: 2, zero_hpz_partition_size: 4}"), "belongs to stage 3");
-    says(refused(8, hpz(3)), "8 ranks cannot be divided into groups of 3");
-    says(refused(8, hpz(2) + ", tensor_parallel: {size: 2}"), "consecutive GPUs");
-    says(refused(8, hpz(2, ", offload: {parameters: nvme}")), "NVMe");
+    says(refused(8, "fsdp: {version: 1, reshard_after_forward: 4}"), "version: 2");
+    says(refused(8, "fsdp: {shard: 4, reshard_after_forward: 3}"), "4 ranks share a unit (shard)");
+    says(refused(8, "fsdp: {shard: 1, reshard_after_forward: 2}"), "write false");
+    says(refused(8, fsdp("2") + ", tensor_parallel: {size: 2}"), "tensor_parallel: {size: 2}");
+    says(refused(8, fsdp("2") + ", pipeline: {size: 2}"), "under pipeline: {size: 2}");
+    says(refused(8, "zero: {stage: 2, zero_hpz_partition_size: 4}"), "this is stage: 2");
+    says(refused(8, hpz(3)), "8 ranks share the parameters (hardware.count");
+    says(refused(8, hpz(2) + ", tensor_parallel: {size: 2}"),
+         "leave tensor_parallel: {size: 2} out");
+    says(refused(8, hpz(2) + ", pipeline: {size: 2}"), "leave pipeline: {size: 2} out");
+    says(refused(8, hpz(2, ", offload: {parameters: nvme}")), "offload: {parameters: nvme}");
+    // Zero is no second partition in DeepSpeed's files.
+    CHECK(refused(8, hpz(0)) == "accepted");
     // On one GPU there is nothing to gather.
     CHECK(refused(1, fsdp("3")) == "accepted");
     CHECK(refused(1, hpz(3)) == "accepted");
