@@ -75,6 +75,7 @@ TEST_SUITE("golden") {
         CHECK(later.communication[0].count == c.later);
         // The buckets are the same memory, one after the other.
         const auto buckets = static_cast<std::size_t>(Role::kGradientBucket);
+        CHECK(first.peak.by_role[buckets] >= Bytes(497'759'232));
         CHECK(first.peak.by_role[buckets] == later.peak.by_role[buckets]);
         // Nothing of backward is left to hide what is reduced behind it, and copied back.
         if (c.first == 1 && std::string(c.options).find("view") == std::string::npos)
