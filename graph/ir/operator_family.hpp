@@ -59,6 +59,7 @@ enum class OperatorPart : std::uint8_t {
   kCreateState,         // makes optimizer state before the first update
   kUpdate,              // updates parameters and their optimizer state
   kZeroGrad,
+  kGather,       // brings parameters together that ranks share, copies them out or keeps a share
   kUseGathered,  // no work: from here on a unit's gathered parameters are used by backward
   kRelease,      // no work: what is gathered, sent or received is not used any more
   kEndOfStep,

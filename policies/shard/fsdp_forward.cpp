@@ -73,10 +73,11 @@ OperatorId ShardedStep::gather_from(Unit& unit, const std::vector<StorageId>& so
     }
     touches.push_back({unit.gathered, Access::kCreate});
   }
-  const OperatorId gather = add_collective(
-      graph_, CollectiveKind::kAllGather, MeshDimension::kShard, Phase::kForward, unit.compute,
-      bytes_of(unit.compute, whole), touches, taking_part(ranks, MeshDimension::kShard));
-  graph_.operators[gather].work.collective.neighbours = ranks < unit.ranks.shard;
+  const OperatorId gather =
+      add_collective(graph_, CollectiveKind::kAllGather, MeshDimension::kShard, Phase::kForward,
+                     unit.compute, bytes_of(unit.compute, whole), touches,
+                     taking_part(ranks, MeshDimension::kShard), ranks < unit.ranks.shard);
+  graph_.operators[gather].part = OperatorPart::kGather;
   return gather;
 }
 
@@ -90,6 +91,7 @@ void ShardedStep::add_gathers(Unit& unit) {
     for (const StorageId full : unit.full)
       copies.push_back({full, Access::kCreate});
     unit.copy_out = add_copy(graph_, "copy_out", Phase::kForward, copies);
+    graph_.operators[unit.copy_out].part = OperatorPart::kGather;
   }
   if (unit.secondary.empty() || unit.secondary_only) return;
   const OperatorId again = gather_from(unit, unit.secondary, *secondary_ranks(unit));
@@ -114,6 +116,7 @@ void ShardedStep::reshard(const Unit& unit, Phase phase, std::vector<OperatorId>
       touches.push_back(
           {unit.secondary[i], shard.persistent ? Access::kOverwrite : Access::kCreate});
       into.push_back(add_copy(graph_, "reshard", phase, touches, shard.bytes));
+      graph_.operators[into.back()].part = OperatorPart::kGather;
     }
     into.push_back(add_mark(OperatorPart::kRelease, phase, {unit.full[i]}));
   }

@@ -31,14 +31,17 @@ StateRanks state_ranks(const Mesh& mesh, bool of_expert) {
 
 OperatorId add_collective(TrainingGraph& graph, CollectiveKind kind, MeshDimension group,
                           Phase phase, DType type, Bytes bytes, const std::vector<Touch>& touches,
-                          int ranks) {
-  Operator op{
-      .phase = phase,
-      .work = {.op_class = OperatorClass::kCollective,
-               .dtype = type,
-               .read = bytes,
-               .written = bytes,
-               .collective = {.kind = kind, .group = group, .bytes = bytes, .ranks = ranks}}};
+                          int ranks, bool neighbours) {
+  Operator op{.phase = phase,
+              .work = {.op_class = OperatorClass::kCollective,
+                       .dtype = type,
+                       .read = bytes,
+                       .written = bytes,
+                       .collective = {.kind = kind,
+                                      .group = group,
+                                      .bytes = bytes,
+                                      .ranks = ranks,
+                                      .neighbours = neighbours}}};
   op.name = name_of(kind);
   return graph.add_operator(std::move(op), touches);
 }

@@ -27,10 +27,11 @@ struct StateRanks {
 // Experts are trained by fewer ranks than the rest of the model, see Mesh::expert_replicas().
 [[nodiscard]] StateRanks state_ranks(const Mesh& mesh, bool of_expert);
 
-// Adds a collective of a tensor of `bytes` in all; `ranks` of the group take part, or all of it.
+// Adds a collective of a tensor of `bytes` in all; `ranks` of the group take part, or all of it;
+// `neighbours`: they are consecutive in it.
 OperatorId add_collective(TrainingGraph& graph, CollectiveKind kind, MeshDimension group,
                           Phase phase, DType type, Bytes bytes, const std::vector<Touch>& touches,
-                          int ranks = 0);
+                          int ranks = 0, bool neighbours = false);
 // Adds an elementwise kernel that reads and writes what it touches: a copy, a cast, a sum; `moved`
 // bytes of it where that is not all.
 OperatorId add_copy(TrainingGraph& graph, std::string name, Phase phase,

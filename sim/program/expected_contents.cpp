@@ -1,6 +1,5 @@
 #include "sim/program/expected_contents.hpp"
 
-#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -53,17 +52,6 @@ Readers readers_of_kept(const TrainingGraph& graph,
 
 }  // namespace
 }  // namespace expected_contents_detail
-
-bool gathers_parameters(const TrainingGraph& graph, OperatorId id) {
-  if (graph.operators[id].node.valid()) return false;
-  const std::span<const Touch> touches = graph.touches_of(id);
-  return std::any_of(touches.begin(), touches.end(), [&](const Touch& touch) {
-    const Storage& storage = graph.storages[touch.storage];
-    const bool gathered =
-        storage.role == Role::kGatheredParameter || storage.role == Role::kCommunication;
-    return touch.access == Access::kCreate && gathered && storage.one_per_rank;
-  });
-}
 
 Content start_of(const TrainingGraph& graph, const Occurrence& occurrence) {
   const Content start = mix_content(occurrence.op.value + 1, occurrence.step);

@@ -19,9 +19,11 @@ using Content = std::uint64_t;
   return hash ^ (hash >> 31U);
 }
 
-// Whether an operator makes what parameters are gathered into: the same in all micro-batches of a
-// step.
-[[nodiscard]] bool gathers_parameters(const TrainingGraph& graph, OperatorId id);
+// Whether an operator gathers parameters or keeps shares of them: the same in all micro-batches of
+// a step.
+[[nodiscard]] inline bool gathers_parameters(const TrainingGraph& graph, OperatorId id) {
+  return graph.operators[id].part == OperatorPart::kGather;
+}
 
 // Contents are named by what computed them: operator, step and micro-batch (random state and
 // running statistics are versioned with these), and the contents that were read. What gathers
