@@ -34,8 +34,8 @@ enum class PartKind : std::uint8_t {
   kBackwardFirst,
   // The step unscales all gradients at once or clips their norm.
   kBeforeOptimizer,
-  // Forward of the micro-batches behind the first of a step, which leaves them something; empty
-  // where nothing differs from forward.
+  // Forward of the micro-batches behind the first of a step, which begin with gathered parameters,
+  // or shards of them, that the first one has kept; empty where it is as in the first one.
   kForwardLater,
   // The reducing backward of step 0, where data ranks learn in it how to divide their gradients;
   // empty where it is as in later steps.

@@ -99,8 +99,8 @@ void check_storages(const TrainingGraph& graph) {
   }
 }
 
-// What recomputes in the place of another operator makes something of what that one made, and is in
-// no part.
+// Throws InternalError unless an operator that recomputes in the place of another creates one of
+// the storages that the other creates, and no part lists it.
 void check_stand_ins(const TrainingGraph& graph) {
   IdVector<OperatorId, char> stands_in(graph.operators.size(), 0);
   for (const OperatorId id : ids_of(graph.operators)) {
