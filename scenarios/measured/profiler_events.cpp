@@ -131,9 +131,10 @@ ProfilerEvents read_profiler_events(const std::string& path) {
     // The document is at depth 0, its members at 1, an event or a device at 2.
     if (depth != 2 || event != Json::parse_event_t::object_end) return true;
     if (parsed.contains("ph")) profiler_events_detail::add_event(parsed, ++number, trace, devices);
-    if (parsed.contains("totalGlobalMem"))
+    if (parsed.contains("totalGlobalMem")) {
       devices.names[profiler_events_detail::integer_in(parsed, "id").value_or(0)] =
           profiler_events_detail::text_in(parsed, "name");
+    }
     return false;
   };
   try {

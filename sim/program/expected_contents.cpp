@@ -73,45 +73,63 @@ Content ExpectedContents::written(const TrainingGraph& graph, const Occurrence& 
   return mix_content(hash, index);
 }
 
-ExpectedContents expected_contents(const TrainingGraph& graph, const ProgramOrder& plain) {
-  ExpectedContents result;
-  expected_contents_detail::PlainContents contents(graph, plain);
-  result.read.reserve(plain.at.size() * 2);
-  result.stands_in_for.resize(graph.operators.size());
+namespace expected_contents_detail {
+namespace {
+
+// Returns what an occurrence reads, with its start.
+Content content_read(const TrainingGraph& graph, PlainContents& contents,
+                     const Occurrence& occurrence) {
+  Content hash = start_of(graph, occurrence);
+  for (const Touch& t : graph.touches_of(occurrence.op)) {
+    if (reads_content(t.access))
+      hash = mix_content(hash, contents.of(t.storage, occurrence.micro_batch));
+  }
+  return hash;
+}
+
+// Returns the operator that each operator recomputes in the place of.
+IdVector<OperatorId, OperatorId> stand_ins_of(const TrainingGraph& graph) {
+  IdVector<OperatorId, OperatorId> stands_in_for(graph.operators.size());
   for (const OperatorId id : ids_of(graph.operators)) {
     if (const OperatorId other = graph.operators[id].recomputed_by; other.valid())
-      result.stands_in_for[other] = id;
+      stands_in_for[other] = id;
   }
-  const expected_contents_detail::Readers stand_ins =
-      expected_contents_detail::readers_of_kept(graph, result.stands_in_for);
-  const auto note_read = [&](Occurrence occurrence, OperatorId reader) {
-    occurrence.op = reader;
-    Content hash = start_of(graph, occurrence);
-    for (const Touch& t : graph.touches_of(reader)) {
-      if (reads_content(t.access))
-        hash = mix_content(hash, contents.of(t.storage, occurrence.micro_batch));
+  return stands_in_for;
+}
+
+// Notes anew what stand-ins read where an occurrence has written something that they read.
+void note_stand_ins(const TrainingGraph& graph, const Readers& stand_ins, PlainContents& contents,
+                    const Occurrence& occurrence, ExpectedContents& result) {
+  if (stand_ins.empty()) return;
+  for (const Touch& t : graph.touches_of(occurrence.op)) {
+    if (t.access == Access::kRead) continue;
+    for (const OperatorId reader : stand_ins[t.storage]) {
+      Occurrence stand_in = occurrence;
+      stand_in.op = reader;
+      result.read[key_of(stand_in)] = content_read(graph, contents, stand_in);
     }
-    result.read[key_of(occurrence)] = hash;
-  };
+  }
+}
+
+}  // namespace
+}  // namespace expected_contents_detail
+
+ExpectedContents expected_contents(const TrainingGraph& graph, const ProgramOrder& plain) {
+  namespace detail = expected_contents_detail;
+  ExpectedContents result;
+  detail::PlainContents contents(graph, plain);
+  result.read.reserve(plain.at.size() * 2);
+  result.stands_in_for = detail::stand_ins_of(graph);
+  const detail::Readers stand_ins = detail::readers_of_kept(graph, result.stands_in_for);
   for (const Occurrence& occurrence : plain.at) {
-    Content hash = start_of(graph, occurrence);
-    const std::span<const Touch> touches = graph.touches_of(occurrence.op);
-    for (const Touch& t : touches) {
-      if (reads_content(t.access)) {
-        hash = mix_content(hash, contents.of(t.storage, occurrence.micro_batch));
-      }
-    }
+    const Content hash = detail::content_read(graph, contents, occurrence);
     result.read[key_of(occurrence)] = hash;
+    const std::span<const Touch> touches = graph.touches_of(occurrence.op);
     for (std::size_t i = 0; i < touches.size(); ++i) {
       if (touches[i].access == Access::kRead) continue;
       contents.of(touches[i].storage, occurrence.micro_batch) = mix_content(hash, i);
     }
-    if (stand_ins.empty()) continue;
-    for (const Touch& t : touches) {
-      if (t.access == Access::kRead) continue;
-      for (const OperatorId reader : stand_ins[t.storage])
-        note_read(occurrence, reader);
-    }
+    detail::note_stand_ins(graph, stand_ins, contents, occurrence, result);
   }
   result.at_end.reserve(graph.storages.size());
   for (StorageId s : ids_of(graph.storages))
