@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "graph/core/errors.hpp"
 #include "policies/shard/sharded_step.hpp"
@@ -182,26 +183,27 @@ void ShardedStep::build_unsynced_backward(const std::vector<OperatorId>& backwar
   graph_.part(PartKind::kBackwardReduce) = reduced(later, {.first = false, .last = true});
 }
 
+// Marks where backward first uses what a unit has gathered, and its secondary shards.
+OperatorId ShardedStep::mark_of_use(const Unit& unit) {
+  std::vector<StorageId> used = unit.full;
+  if (!unit.kept && unit.gathered.valid()) used.push_back(unit.gathered);
+  if (!unit.kept && marks_secondary())
+    used.insert(used.end(), unit.secondary.begin(), unit.secondary.end());
+  return add_mark(OperatorPart::kUseGathered, Phase::kBackward, used);
+}
+
 std::vector<OperatorId> ShardedStep::reduced(const std::vector<OperatorId>& part,
                                              MicroBatch micro) {
   const std::vector<UnitVisit> visits = unit_visits(graph_, units_, part, unit_of_);
-  std::vector<std::size_t> order;
-  for (std::size_t u = 0; u < tensors_.size(); ++u) {
-    if (visits[u].happens) order.push_back(u);
-  }
+  std::vector<std::size_t> order = visited_units(visits);
   Insertions insert(part.size());
   for (const std::size_t u : order) {
     const Unit& unit = tensors_[u];
-    if (unit.full.empty()) continue;
-    std::vector<StorageId> used = unit.full;
-    if (!unit.kept && unit.gathered.valid()) used.push_back(unit.gathered);
-    if (!unit.kept && marks_secondary())
-      used.insert(used.end(), unit.secondary.begin(), unit.secondary.end());
-    insert.before[visits[u].first].push_back(
-        add_mark(OperatorPart::kUseGathered, Phase::kBackward, used));
+    if (!unit.full.empty()) insert.before[visits[u].first].push_back(mark_of_use(unit));
   }
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return visits[a].last < visits[b].last; });
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return std::pair(visits[a].last, a) < std::pair(visits[b].last, b);
+  });
   const Unit* before = nullptr;
   for (const std::size_t u : order) {
     Unit& unit = tensors_[u];

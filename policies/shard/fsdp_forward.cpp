@@ -137,29 +137,29 @@ void ShardedStep::build_forward() {
     graph_.part(PartKind::kForwardLater) = gathered_forward(plain, false);
 }
 
+// Returns the gather of a unit in forward, from its secondary shards where they are there.
+OperatorId ShardedStep::gather_of(Unit& unit, bool first) {
+  if (!unit.gather.valid()) add_gathers(unit);
+  const bool secondary = !unit.secondary.empty() && !unit.secondary_only && !first;
+  if (!secondary) return unit.gather;
+  if (!unit.later_gather.valid())
+    unit.later_gather = gather_from(unit, unit.secondary, *secondary_ranks(unit));
+  return unit.later_gather;
+}
+
 // Returns forward with the gathers and releases of its units; `first`: of the first micro-batch of
 // a step, before which there are no secondary shards.
 std::vector<OperatorId> ShardedStep::gathered_forward(const std::vector<OperatorId>& part,
                                                       bool first) {
   const std::vector<UnitVisit> visits = unit_visits(graph_, units_, part, unit_of_);
-  std::vector<std::size_t> order;
-  for (std::size_t u = 0; u < tensors_.size(); ++u) {
-    if (visits[u].happens) order.push_back(u);
-  }
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return visits[a].first < visits[b].first; });
   Insertions insert(part.size());
   std::size_t end = 0;
   Unit* before = nullptr;
-  for (const std::size_t u : order) {
+  for (const std::size_t u : visited_units(visits)) {
     Unit& unit = tensors_[u];
     if (unit.full.empty() || (!first && stays_gathered(unit))) continue;
     std::vector<OperatorId>& start = insert.before[visits[u].first];
-    if (!unit.gather.valid()) add_gathers(unit);
-    const bool secondary = !unit.secondary.empty() && !unit.secondary_only && !first;
-    if (secondary && !unit.later_gather.valid())
-      unit.later_gather = gather_from(unit, unit.secondary, *secondary_ranks(unit));
-    start.push_back(secondary ? unit.later_gather : unit.gather);
+    start.push_back(gather_of(unit, first));
     if (before != nullptr && before->gathered.valid() && options_.zero == nullptr)
       start.push_back(add_mark(OperatorPart::kRelease, Phase::kForward, {before->gathered}));
     if (unit.copy_out.valid()) start.push_back(unit.copy_out);

@@ -167,4 +167,14 @@ std::vector<UnitVisit> unit_visits(
   return visits;
 }
 
+std::vector<std::size_t> visited_units(const std::vector<UnitVisit>& visits) {
+  std::vector<std::size_t> order;
+  for (std::size_t u = 0; u < visits.size(); ++u) {
+    if (visits[u].happens) order.push_back(u);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return visits[a].first < visits[b].first; });
+  return order;
+}
+
 }  // namespace tidemark

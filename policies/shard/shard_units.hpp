@@ -70,5 +70,7 @@ struct UnitVisit {
 [[nodiscard]] std::vector<UnitVisit> unit_visits(
     const TrainingGraph& graph, const ShardUnits& units, const std::vector<OperatorId>& part,
     const IdVector<StorageId, std::optional<std::size_t>>& storages);
+// Returns the units that a part visits, in the order in which it comes to them first.
+[[nodiscard]] std::vector<std::size_t> visited_units(const std::vector<UnitVisit>& visits);
 
 }  // namespace tidemark

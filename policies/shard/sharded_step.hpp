@@ -101,6 +101,7 @@ class ShardedStep {
   void update_shards();
   void map_storages();
   void build_forward();
+  [[nodiscard]] OperatorId gather_of(Unit& unit, bool first);
   [[nodiscard]] std::vector<OperatorId> gathered_forward(const std::vector<OperatorId>& part,
                                                          bool first);
   void add_gathers(Unit& unit);
@@ -123,6 +124,7 @@ class ShardedStep {
   [[nodiscard]] bool keeps_own_gradients(const Unit& unit) const {
     return !flat() && unit.reduce_type == unit.compute;
   }
+  [[nodiscard]] OperatorId mark_of_use(const Unit& unit);
   [[nodiscard]] std::vector<OperatorId> reduced(const std::vector<OperatorId>& part,
                                                 MicroBatch micro);
   void keep_gradients(Unit& unit, MicroBatch micro, std::vector<OperatorId>& into);
