@@ -20,7 +20,8 @@ std::size_t size_of_named(const Table& table) {
   return bytes;
 }
 
-// Returns the host memory that a model takes, without what a few bytes more or less stand for.
+// Returns the host memory that a model takes, without its updates, passes, names of shared tensors
+// and warnings, which are few.
 Bytes size_of(const TrainedModel& model) {
   const TrainingGraph& graph = model.training;
   std::size_t bytes = sizeof(TrainedModel) + size_of_named(graph.operators) +
@@ -54,7 +55,8 @@ SharedModels::Entry SharedModels::entry_of(const std::string& key) {
 void SharedModels::count(const Entry& entry) {
   const std::lock_guard lock(mutex_);
   if (entry->size > Bytes(0)) return;
-  entry->size = entry->model ? shared_models_detail::size_of(*entry->model) : Bytes(1);
+  const Bytes around(static_cast<std::int64_t>(sizeof(Shared) + 2 * entry->key.size()));
+  entry->size = around + (entry->model ? shared_models_detail::size_of(*entry->model) : Bytes(0));
   size_ += entry->size;
   while (size_ > most_ && recent_.size() > 1 && recent_.back()->size > Bytes(0)) {
     size_ -= recent_.back()->size;

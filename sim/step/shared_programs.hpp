@@ -79,8 +79,8 @@ class SharedPrograms {
 
   std::size_t most_instructions_;
   std::mutex mutex_;
-  std::map<StructureDigest, StructureId> structures_;
-  std::list<Entry> entries_;  // last used first
+  std::map<StructureDigest, StructureId> structures_;  // of all that were met, some 70 bytes each
+  std::list<Entry> entries_;                           // last used first
   std::size_t instructions_ = 0;
 };
 

@@ -34,7 +34,9 @@ void TorchFreeBlocks::unlink(TorchBlock& block) {
 }
 
 void TorchFreeBlocks::join_class(TorchBlock& block) {
-  SizeClass& at = classes_[block.size_class];
+  auto& steps = classes_[block.size_class / kSteps];
+  if (steps == nullptr) steps = std::make_unique<std::array<SizeClass, kSteps>>();
+  SizeClass& at = class_at(block.size_class);
   if (at.first == nullptr) {
     filled_[block.size_class / kWordBits] |= std::uint64_t{1} << (block.size_class % kWordBits);
     at.first = &block;
@@ -50,7 +52,7 @@ void TorchFreeBlocks::join_class(TorchBlock& block) {
 }
 
 void TorchFreeBlocks::leave_class(const TorchBlock& block) {
-  SizeClass& at = classes_[block.size_class];
+  SizeClass& at = class_at(block.size_class);
   --at.blocks;
   if (at.blocks == 0) {
     filled_[block.size_class / kWordBits] &= ~(std::uint64_t{1} << (block.size_class % kWordBits));

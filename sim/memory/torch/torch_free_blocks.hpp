@@ -19,6 +19,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include "sim/memory/torch/torch_block.hpp"
 
@@ -57,7 +58,9 @@ class TorchFreeBlocks {
  private:
   static constexpr int kSmallest = 9;  // log2 of the smallest block, 512 bytes
   static constexpr int kStepBits = 3;  // log2 of the classes between two powers of two
-  static constexpr std::size_t kClasses = (63 - kSmallest) << kStepBits;
+  static constexpr std::size_t kPowers = 63 - kSmallest;
+  static constexpr std::size_t kSteps = std::size_t{1} << kStepBits;
+  static constexpr std::size_t kClasses = kPowers * kSteps;
   static constexpr std::size_t kWordBits = 64;
   static constexpr std::size_t kWords = (kClasses + kWordBits - 1) / kWordBits;
   static constexpr std::uint32_t kCrowded = 32;  // blocks above which a class has a tree
@@ -72,8 +75,9 @@ class TorchFreeBlocks {
   };
 
   [[nodiscard]] static std::uint16_t size_class_of(Bytes size) {
-    const auto bits = static_cast<std::uint64_t>(size.count);
-    const int power = std::max(static_cast<int>(std::bit_width(bits)) - 1, kSmallest);
+    const auto bits =
+        static_cast<std::uint64_t>(std::max(size.count, std::int64_t{1} << kSmallest));
+    const int power = static_cast<int>(std::bit_width(bits)) - 1;
     const auto step = (bits >> (power - kStepBits)) & ((1U << kStepBits) - 1);
     const auto below = static_cast<std::uint64_t>(power - kSmallest) << kStepBits;
     return static_cast<std::uint16_t>(below + step);
@@ -95,7 +99,7 @@ class TorchFreeBlocks {
     const TorchBySize before;
     const std::size_t filled = filled_from(size_class);
     if (filled == kClasses) return nullptr;
-    SizeClass& at = classes_[filled];
+    SizeClass& at = class_at(filled);
     if (at.crowded && filled == size_class) {
       const auto found = at.tree.lower_bound(key, before);
       return found == at.tree.end() ? at.tree.rbegin()->larger : &*found;
@@ -104,6 +108,10 @@ class TorchFreeBlocks {
     while (block != nullptr && before(*block, key))
       block = block->larger;
     return block;
+  }
+  // Returns a class between two powers of two that have had a block.
+  [[nodiscard]] SizeClass& class_at(std::size_t size_class) {
+    return (*classes_[size_class / kSteps])[size_class % kSteps];
   }
   void move(TorchBlock& block, bool in_place);
   void link(TorchBlock& block);
@@ -116,7 +124,9 @@ class TorchFreeBlocks {
   TorchBlock* smallest_ = nullptr;
   TorchBlock* largest_ = nullptr;
   std::array<std::uint64_t, kWords> filled_{};  // a bit for each class that has blocks
-  std::array<SizeClass, kClasses> classes_;
+  // By power of two, made for the first block there: a trace may have any number of streams, whose
+  // pools have few sizes.
+  std::array<std::unique_ptr<std::array<SizeClass, kSteps>>, kPowers> classes_;
 };
 
 }  // namespace tidemark

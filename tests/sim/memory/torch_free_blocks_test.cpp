@@ -80,6 +80,10 @@ void compare_with_a_set(unsigned seed, std::size_t count, int changes, Sizes&& s
 }  // namespace
 
 TEST_SUITE("unit") {
+  TEST_CASE("a pool without free blocks is small, since a trace may have any number of streams") {
+    CHECK(sizeof(TorchFreeBlocks) <= 512);
+  }
+
   TEST_CASE("free blocks are found by size, then by address") {
     TorchFreeBlocks blocks;
     CHECK(blocks.smallest() == nullptr);
