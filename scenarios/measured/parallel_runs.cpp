@@ -10,9 +10,14 @@
 // atorch has FSDP 1 of fp32 units under torch.autocast; its DeepSpeed pipelines have no sequence
 // parallelism. Thunder's benchmark trains litgpt's models, and its loop names the logits until the
 // next step and takes the loss outside of what is compiled.
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdlib>
 #include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -37,12 +42,18 @@ System system_of(const std::string& source) {
   return contains(source, "Megatron") ? System::kMegatron : System::kOther;
 }
 
-// Returns the number of the pull request or issue that a source names, as in
-// "pytorch/torchtitan#165".
+// Returns the number of the pull request or issue of torchtitan that a source names, as in
+// "pytorch/torchtitan#165"; nullopt for a document. Throws NotMapped for the thread of another
+// repository, whose numbers say nothing of torchtitan's version.
 std::optional<int> thread_of(const std::string& source) {
-  const std::size_t hash = source.find('#');
-  if (hash == std::string::npos) return std::nullopt;
-  return std::atoi(source.c_str() + hash + 1);
+  constexpr std::string_view kThread = "pytorch/torchtitan#";
+  if (!contains(source, "#")) return std::nullopt;
+  int number = 0;
+  const char* const end = source.data() + source.size();
+  const bool read = source.starts_with(kThread) &&
+                    std::from_chars(source.data() + kThread.size(), end, number).ec == std::errc{};
+  if (!read || number < 1) throw NotMapped{"a version of torchtitan that is not stated"};
+  return number;
 }
 
 constexpr int kDropsLogits = 391;    // torchtitan: "del logits", June 2024
@@ -170,8 +181,12 @@ std::vector<std::string> policies_of(const RowReader& row, System system, int gp
                                    system == System::kTorchtitan ? "all_gather" : "ring"));
   if (ranks_of(row, "pp") > 1) policies.push_back(pipeline_of(row));
   const std::string& stage = row.text("zero");
-  if (gpus > 1 && (stage == "1" || stage == "2" || stage == "3"))
-    policies.push_back(shards_of(row, system));
+  const bool shards = gpus > 1 && (stage == "1" || stage == "2" || stage == "3");
+  if (!shards && stage != "0" && ranks_of(row, "dp") > 1)
+    throw NotMapped{"data parallelism whose shards are not stated"};
+  if (!shards && row.text("precision_norm") == "bf16_fsdp")
+    throw NotMapped{"bf16_fsdp without shards"};
+  if (shards) policies.push_back(shards_of(row, system));
   for (std::string policy : {lora_of(row), recompute_of(row)}) {
     if (!policy.empty()) policies.push_back(std::move(policy));
   }
@@ -193,28 +208,29 @@ std::string precision_of(const RowReader& row) {
   throw NotMapped{fmt::format("precision {}", precision)};
 }
 
-std::string optimizer_of(const RowReader& row, System system) {
+std::string optimizer_with(const RowReader& row, System system) {
   const bool fused = contains(row.text("optimizer"), "used") ||
                      contains(row.text("other"), "used") ||
                      (system == System::kTorchtitan && !is_early_torchtitan(row.text("source")));
-  return fmt::format("{{name: {}, implementation: {}}}",
-                     contains(row.text("optimizer_norm"), "adamw") ? "adamw" : "adam",
-                     fused ? "fused" : "foreach");
+  const std::string name = optimizer_of(row);
+  if (name != "adam" && name != "adamw") return name;
+  return fmt::format("{{name: {}, implementation: {}}}", name, fused ? "fused" : "foreach");
 }
 
 std::string training_of(const RowReader& row, System system) {
   std::string training =
       fmt::format("micro_batch: {}, accumulate: {}, sequence: {}, precision: {}, optimizer: {}",
                   row.count("micro_batch"), ranks_of(row, "accumulation"), row.count("seq"),
-                  precision_of(row), optimizer_of(row, system));
+                  precision_of(row), optimizer_with(row, system));
   if (contains(row.text("other"), "compile") || contains(row.text("other"), "inductor")) {
     const bool blocks = system == System::kThunder ||
                         (system == System::kTorchtitan && is_early_torchtitan(row.text("source")));
     training += blocks ? ", compile: regional" : ", compile: inductor";
   }
-  const std::optional<int> thread = thread_of(row.text("source"));
-  if (system == System::kTorchtitan && thread && *thread < kDropsLogits)
-    training += ", hold_output: fp32";
+  if (system == System::kTorchtitan) {
+    const std::optional<int> thread = thread_of(row.text("source"));
+    if (thread && *thread < kDropsLogits) training += ", hold_output: fp32";
+  }
   if (system == System::kThunder) training += ", hold_output: true";
   return training;
 }

@@ -54,6 +54,18 @@ std::int64_t ranks_of(const RowReader& row, const char* column) {
   return row.text(column).empty() ? 1 : row.count(column);
 }
 
+std::string optimizer_of(const RowReader& row) {
+  const std::string& published = row.text("optimizer_norm");
+  if (published.empty()) return "adamw";
+  if (published == "momentum") return "{name: sgd, momentum: 0.9}";
+  constexpr auto kSame = std::to_array<std::string_view>(
+      {"adam", "adamw", "adamw_8bit", "adafactor", "lamb", "lion", "muon", "sgd"});
+  for (const std::string_view same : kSame) {
+    if (published == same) return published;
+  }
+  throw NotMapped{fmt::format("optimizer {}", published)};
+}
+
 std::string policy_list(const std::vector<std::string>& policies) {
   return fmt::format("[{}]", fmt::join(policies, ", "));
 }

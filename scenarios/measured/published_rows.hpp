@@ -2,9 +2,11 @@
 // as a scenario.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "hwprofiles/measured/row_reader.hpp"
 #include "scenarios/measured/step_tables.hpp"
@@ -28,6 +30,10 @@ struct PublishedDevice {
 
 // Returns a cell's whole number, 1 for an empty one. Throws RowFault.
 [[nodiscard]] std::int64_t ranks_of(const RowReader& row, const char* column);
+
+// Returns the YAML of a row's optimizer without its implementation: the name in its column, adamw
+// where it is empty. Throws NotMapped for others.
+[[nodiscard]] std::string optimizer_of(const RowReader& row);
 
 [[nodiscard]] std::string policy_list(const std::vector<std::string>& policies);
 

@@ -125,12 +125,6 @@ std::vector<std::string> policies_of(const RowReader& row, bool sharded_bf16, in
   return policies;
 }
 
-std::string optimizer_of(const RowReader& row) {
-  const std::string& name = row.text("optimizer_norm");
-  if (name == "momentum") return "{name: sgd, momentum: 0.9}";
-  return name.empty() ? "adamw" : name;
-}
-
 // The usual length of a batch. NVIDIA's pre-training of BERT reads sequences of up to 512 tokens
 // from bins of 64 (phase2_bin_size of its run_pretraining.sh), so that a batch is as long as its
 // bin; at 512 half of Wikipedia's tokens would be padding (Krell et al. 2021, Efficient Sequence

@@ -23,6 +23,9 @@ struct Run {
   int context = 1;
   std::string zero = "3";
   std::string metric = "peak_reserved";
+  std::string optimizer = "adamw";
+  int gpus = 8;
+  int data = 8;
 };
 
 MeasuredSteps read(const Run& run) {
@@ -32,10 +35,11 @@ MeasuredSteps read(const Run& run) {
           "parallelism,precision,optimizer,other,gpu_profile,tp,pp,vpp,cp,ep,dp,sp,zero,"
           "zero_group,precision_norm,recompute_norm,optimizer_norm,accumulation,schedule,"
           "metric_norm,value_si,usable_memory,usable_time\n"
-          "x,{},Llama-3-8B,4,256,4,4,512,1024,128,2,H100,8,{},{},AdamW,\"{}\",h100-sxm-80gb,{},1,1,"
-          "{},1,8,,{},8,{},{},adamw,1,,{},1e9,1,1\n",
-          run.source, run.parallelism, run.precision, run.other, run.tensor, run.context, run.zero,
-          run.precision, run.recompute, run.metric),
+          "x,{},Llama-3-8B,4,256,4,4,512,1024,128,2,H100,{},{},{},AdamW,\"{}\",h100-sxm-80gb,{},1,"
+          "1,"
+          "{},1,{},,{},8,{},{},{},1,,{},1e9,1,1\n",
+          run.source, run.gpus, run.parallelism, run.precision, run.other, run.tensor, run.context,
+          run.data, run.zero, run.precision, run.recompute, run.optimizer, run.metric),
       "runs.csv");
   return read_measured_steps(table, {});
 }
@@ -113,6 +117,39 @@ TEST_SUITE("unit") {
     CHECK(read({.source = "a", .precision = "fp8_fsdp"}).other.count("precision fp8_fsdp") == 1);
     CHECK(read({.source = "a", .recompute = "modules"}).other.count("recomputation modules") == 1);
     CHECK(read({.source = "a", .metric = "mfu"}).other.count("metric mfu") == 1);
+  }
+
+  TEST_CASE("only torchtitan's own threads say its version") {
+    const std::string kUnknown = "a version of torchtitan that is not stated";
+    for (const char* source :
+         {"NousResearch/torchtitan#19", "pytorch/ao#120", "pytorch/torchtitan#abc"}) {
+      CAPTURE(source);
+      CHECK(read({.source = source}).other.count(kUnknown) == 1);
+    }
+    CHECK(says(scenario_of({.source = "pytorch/ao@36027d82d docs"}), "implementation: fused"));
+  }
+
+  TEST_CASE("optimizers keep their names, and unknown ones are not guessed") {
+    const auto with = [](const char* optimizer) {
+      return Run{.source = "pytorch/torchtitan#382", .optimizer = optimizer};
+    };
+    CHECK(says(scenario_of(with("adam")), "optimizer: {name: adam, "));
+    CHECK(says(scenario_of(with("adamw_8bit")), "optimizer: adamw_8bit"));
+    CHECK(says(scenario_of(with("muon")), "optimizer: muon"));
+    CHECK(says(scenario_of(with("momentum")), "optimizer: {name: sgd, momentum: 0.9}"));
+    CHECK(read(with("unknown")).other.count("optimizer unknown") == 1);
+    CHECK(read(with("momentous")).other.count("optimizer momentous") == 1);
+  }
+
+  TEST_CASE("shards that a row does not state are not left out silently") {
+    const std::string kUnstated = "data parallelism whose shards are not stated";
+    CHECK(read({.source = "a", .zero = "unknown"}).other.count(kUnstated) == 1);
+    CHECK(read({.source = "a", .zero = ""}).other.count(kUnstated) == 1);
+    const std::string kWithout = "bf16_fsdp without shards";
+    CHECK(read({.source = "a", .zero = "0"}).other.count(kWithout) == 1);
+    CHECK(read({.source = "a", .gpus = 1, .data = 1}).other.count(kWithout) == 1);
+    CHECK(says(scenario_of({.source = "a", .precision = "bf16_mixed", .zero = "0"}),
+               "policies: [checkpoint_every"));
   }
 
   TEST_CASE(
