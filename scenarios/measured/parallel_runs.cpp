@@ -1,23 +1,27 @@
 // Published runs on many GPUs, each said as the system that it names ran it. What a table cannot
 // say is a rule of the system, with the version from which it holds.
 //
-// torchtitan has FSDP 2 in blocks. Until 2024 the root had embedding and head, and the last block
-// stayed gathered; since then both are units of their own (parallelize_llama.py). Until its pull
-// request 391 of June 2024 the loop kept the model's fp32 logits through backward. Until 2024
-// blocks alone were compiled, since then the loss as well. The optimizer is fused since 2025,
-// unless a row says so before. Context parallelism gathers keys and values.
+// torchtitan has FSDP 2 in blocks. Until its pull request 1094 (April 2025) the root had embedding
+// and head, and the last block stayed gathered; since then both are units of their own
+// (parallelize_llama.py). Until 391 (June 2024) the loop kept the model's fp32 logits through
+// backward. Until 2025 blocks alone were compiled, since then the loss as well. The optimizer is
+// fused since 881 (February 2025), unless a row says so before. Context parallelism gathers keys
+// and values. Documents other than docs/performance are taken to be of the newest version.
 //
 // atorch has FSDP 1 of fp32 units under torch.autocast; its DeepSpeed pipelines have no sequence
 // parallelism. Thunder's benchmark trains litgpt's models, and its loop names the logits until the
 // next step and takes the loss outside of what is compiled.
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
-#include <cstdlib>
+#include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -29,6 +33,40 @@ namespace {
 
 bool contains(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
+}
+
+// Returns a text's words in lower case: "no torch.compile" is "no", "torch", "compile".
+std::vector<std::string> words_of(std::string_view text) {
+  std::vector<std::string> words;
+  bool inside = false;
+  for (const char c : text) {
+    const auto letter = static_cast<unsigned char>(c);
+    const bool was_inside = std::exchange(inside, std::isalnum(letter) != 0);
+    if (!inside) continue;
+    if (!was_inside) words.emplace_back();
+    words.back() += static_cast<char>(std::tolower(letter));
+  }
+  return words;
+}
+
+bool is_one_of(std::string_view word, std::initializer_list<std::string_view> words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+// Whether a text has a word that begins so ("fused", "FusedAdam") and does not deny it, as "no
+// torch.compile", "non-fused" and "compile off" do.
+bool affirms(std::string_view text, std::string_view beginning) {
+  const std::vector<std::string> words = words_of(text);
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (!words[i].starts_with(beginning)) continue;
+    std::size_t before = i;
+    while (before > 0 && is_one_of(words[before - 1], {"torch", "the", "a"}))
+      --before;
+    const bool denied = before > 0 && is_one_of(words[before - 1], {"no", "not", "non", "without"});
+    const bool off = i + 1 < words.size() && is_one_of(words[i + 1], {"off", "disabled", "false"});
+    if (!denied && !off) return true;
+  }
+  return false;
 }
 
 enum class System : std::uint8_t { kTorchtitan, kAtorch, kThunder, kMegatron, kOther };
@@ -56,12 +94,16 @@ std::optional<int> thread_of(const std::string& source) {
   return number;
 }
 
-constexpr int kDropsLogits = 391;    // torchtitan: "del logits", June 2024
-constexpr int kSplitsTheRoot = 800;  // torchtitan: the first pull requests of 2025
+// The pull requests of torchtitan that changed a rule.
+constexpr int kDropsLogits = 391;  // "del logits", June 2024
+// The pull request of the compiled loss is not known; it came between the runs of 773 and of 1884.
+constexpr int kCompilesTheLoss = 800;
+constexpr int kFusesTheOptimizer = 881;  // February 2025
+constexpr int kSplitsTheRoot = 1094;     // April 2025
 
-bool is_early_torchtitan(const std::string& source) {
+bool is_before(int change, const std::string& source) {
   const std::optional<int> thread = thread_of(source);
-  return thread ? *thread < kSplitsTheRoot : contains(source, "docs/performance");
+  return thread ? *thread < change : contains(source, "docs/performance");
 }
 
 std::string model_of(const RowReader& row, System system) {
@@ -94,7 +136,7 @@ std::string torchtitan_shards(const RowReader& row) {
         "fsdp: {{version: 1, reshard_after_forward: {}, param_dtype: bf16, reduce_dtype: fp32}}",
         whether);
   const std::string units =
-      is_early_torchtitan(row.text("source"))
+      is_before(kSplitsTheRoot, row.text("source"))
           ? fmt::format("keep_gathered: [layers.{}]", row.count("layers") - 1)
           : std::string("units: [embed_tokens, blocks, [norm, lm_head]], keep_gathered: [lm_head]");
   return fmt::format(
@@ -108,6 +150,7 @@ std::string shards_of(const RowReader& row, System system) {
     return fmt::format("zero: {{stage: {}}}", stage);
   if (system == System::kMegatron) return "distributed_optimizer: {}";
   if (system == System::kTorchtitan) return torchtitan_shards(row);
+  if (stage == "1") return "zero: {stage: 1}";
   const std::int64_t group = ranks_of(row, "zero_group");
   const std::int64_t ranks = ranks_of(row, "dp") * ranks_of(row, "cp");
   const bool casts = row.text("precision_norm") == "bf16_fsdp";
@@ -149,23 +192,46 @@ std::string recompute_of(const RowReader& row) {
   throw NotMapped{fmt::format("recomputation {}", row.text("recompute_norm"))};
 }
 
+// Returns the module of scenarios that a row calls "q" or "q_proj".
+std::string adapted_module(std::string_view published) {
+  constexpr auto kModules =
+      std::to_array<std::string_view>({"q", "k", "v", "o", "gate", "up", "down"});
+  constexpr std::string_view kEnd = "_proj";
+  if (published.ends_with(kEnd)) published.remove_suffix(kEnd.size());
+  for (const std::string_view known : kModules) {
+    if (published == known) return fmt::format("{}{}", known, kEnd);
+  }
+  throw NotMapped{fmt::format("adapters on {}", published)};
+}
+
 // Returns "lora: ..." of "LoRA r=16 on q,k,v,o"; empty without adapters.
 std::string lora_of(const RowReader& row) {
-  const std::string& other = row.text("other");
-  const std::size_t start = other.find("LoRA r=");
-  if (start == std::string::npos) {
-    if (contains(other, "LoRA") || contains(other, "lora"))
+  constexpr std::string_view kRank = "LoRA r=";
+  constexpr std::string_view kOn = " on ";
+  const std::string_view other = row.text("other");
+  const std::size_t start = other.find(kRank);
+  if (start == std::string_view::npos) {
+    if (other.find("LoRA") != std::string_view::npos ||
+        other.find("lora") != std::string_view::npos)
       throw NotMapped{"adapters that are not stated"};
     return {};
   }
-  const std::size_t on = other.find(" on ", start);
-  if (on == std::string::npos) throw NotMapped{"adapters that are not stated"};
-  std::string targets;
-  const std::size_t end = std::min(other.find(' ', on + 4), other.size());
-  for (std::size_t i = on + 4; i < end; i += 2)
-    targets += fmt::format("{}{}_proj", targets.empty() ? "" : ", ", other[i]);
-  return fmt::format("lora: {{rank: {}, targets: [{}]}}", std::atoi(other.c_str() + start + 7),
-                     targets);
+  int rank = 0;
+  const auto [end, fault] =
+      std::from_chars(other.data() + start + kRank.size(), other.data() + other.size(), rank);
+  const std::size_t on = static_cast<std::size_t>(end - other.data());
+  if (fault != std::errc{} || rank < 1 || !other.substr(on).starts_with(kOn))
+    throw NotMapped{"adapters that are not stated"};
+  std::string_view names = other.substr(on + kOn.size());
+  names = names.substr(0, names.find_first_of(" ;"));
+  std::vector<std::string> targets;
+  while (true) {
+    const std::size_t comma = names.find(',');
+    targets.push_back(adapted_module(names.substr(0, comma)));
+    if (comma == std::string_view::npos) break;
+    names.remove_prefix(comma + 1);
+  }
+  return fmt::format("lora: {{rank: {}, targets: [{}]}}", rank, fmt::join(targets, ", "));
 }
 
 std::vector<std::string> policies_of(const RowReader& row, System system, int gpus) {
@@ -209,9 +275,9 @@ std::string precision_of(const RowReader& row) {
 }
 
 std::string optimizer_with(const RowReader& row, System system) {
-  const bool fused = contains(row.text("optimizer"), "used") ||
-                     contains(row.text("other"), "used") ||
-                     (system == System::kTorchtitan && !is_early_torchtitan(row.text("source")));
+  const bool fused =
+      affirms(row.text("optimizer"), "fused") || affirms(row.text("other"), "fused") ||
+      (system == System::kTorchtitan && !is_before(kFusesTheOptimizer, row.text("source")));
   const std::string name = optimizer_of(row);
   if (name != "adam" && name != "adamw") return name;
   return fmt::format("{{name: {}, implementation: {}}}", name, fused ? "fused" : "foreach");
@@ -222,11 +288,15 @@ std::string training_of(const RowReader& row, System system) {
       fmt::format("micro_batch: {}, accumulate: {}, sequence: {}, precision: {}, optimizer: {}",
                   row.count("micro_batch"), ranks_of(row, "accumulation"), row.count("seq"),
                   precision_of(row), optimizer_with(row, system));
-  if (contains(row.text("other"), "compile") || contains(row.text("other"), "inductor")) {
-    const bool blocks = system == System::kThunder ||
-                        (system == System::kTorchtitan && is_early_torchtitan(row.text("source")));
+  if (affirms(row.text("other"), "compile") || affirms(row.text("other"), "inductor")) {
+    const bool blocks =
+        system == System::kThunder ||
+        (system == System::kTorchtitan && is_before(kCompilesTheLoss, row.text("source")));
     training += blocks ? ", compile: regional" : ", compile: inductor";
   }
+  const std::string precision = precision_of(row);
+  if (precision == "fp16_autocast" || precision == "fp16_mixed")
+    training += ", loss_scale: dynamic";
   if (system == System::kTorchtitan) {
     const std::optional<int> thread = thread_of(row.text("source"));
     if (thread && *thread < kDropsLogits) training += ", hold_output: fp32";

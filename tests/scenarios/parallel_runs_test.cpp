@@ -111,6 +111,13 @@ TEST_SUITE("unit") {
                      .zero = "1"});
     CHECK(says(pipeline, "tensor_parallel: {size: 2, sequence: false}"));
     CHECK(says(pipeline, "zero: {stage: 1}"));
+    CHECK(says(pipeline, "loss_scale: dynamic"));
+    CHECK_FALSE(says(sharded, "loss_scale"));
+    // Stage 1 is ZeRO wherever neither torchtitan nor Megatron names it otherwise.
+    const std::string other =
+        scenario_of({.source = "a", .parallelism = "DP8", .precision = "bf16_mixed", .zero = "1"});
+    CHECK(says(other, "zero: {stage: 1}"));
+    CHECK_FALSE(says(other, "fsdp"));
   }
 
   TEST_CASE("rows that cannot be said are counted by reason") {
@@ -127,6 +134,46 @@ TEST_SUITE("unit") {
       CHECK(read({.source = source}).other.count(kUnknown) == 1);
     }
     CHECK(says(scenario_of({.source = "pytorch/ao@36027d82d docs"}), "implementation: fused"));
+  }
+
+  TEST_CASE("what a row denies or says of something else is not taken for said") {
+    const auto with = [](const char* other) {
+      return scenario_of({.source = "pytorch/torchtitan#382", .other = other});
+    };
+    for (const char* other : {"memory used by rank 0", "unused memory", "not fused", "non-fused",
+                              "no fused AdamW", "without fused kernels", "fused: off"}) {
+      CAPTURE(other);
+      CHECK(says(with(other), "implementation: foreach"));
+    }
+    for (const char* other : {"fused AdamW", "Fused", "apex FusedAdam; no compile"}) {
+      CAPTURE(other);
+      CHECK(says(with(other), "implementation: fused"));
+    }
+    for (const char* other : {"no torch.compile", "not compiled", "torch.compile off", "eager"}) {
+      CAPTURE(other);
+      CHECK_FALSE(says(with(other), "compile:"));
+    }
+    for (const char* other : {"torch.compile", "Compiled, no dropout", "inductor"}) {
+      CAPTURE(other);
+      CHECK(says(with(other), "compile: regional"));
+    }
+  }
+
+  TEST_CASE("adapters are named by letter or by module, and others are not guessed") {
+    const auto with = [](const char* other) {
+      return Run{.source = "x/dlrover@1", .precision = "bf16_autocast", .other = other};
+    };
+    CHECK(says(scenario_of(with("LoRA r=8 on q_proj,v_proj")),
+               "lora: {rank: 8, targets: [q_proj, v_proj]}"));
+    CHECK(
+        says(scenario_of(with("LoRA r=8 on gate,down; eager")), "targets: [gate_proj, down_proj]"));
+    CHECK(read(with("LoRA r=8 on all")).other.count("adapters on all") == 1);
+    CHECK(read(with("LoRA r=8 on qkv")).other.count("adapters on qkv") == 1);
+    CHECK(read(with("LoRA r=8 on q,")).other.count("adapters on ") == 1);
+    for (const char* other : {"LoRA r=x on q,v", "LoRA r=0 on q", "LoRA r=8", "some lora"}) {
+      CAPTURE(other);
+      CHECK(read(with(other)).other.count("adapters that are not stated") == 1);
+    }
   }
 
   TEST_CASE("optimizers keep their names, and unknown ones are not guessed") {
