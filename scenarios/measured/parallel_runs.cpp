@@ -131,10 +131,11 @@ std::string model_of(const RowReader& row, System system) {
 std::string torchtitan_shards(const RowReader& row) {
   const bool resharded = row.text("zero") == "3";
   const std::string whether = resharded ? "true" : "false";
-  if (contains(row.text("parallelism"), "FSDP1"))
+  if (contains(row.text("parallelism"), "FSDP1")) {
     return fmt::format(
         "fsdp: {{version: 1, reshard_after_forward: {}, param_dtype: bf16, reduce_dtype: fp32}}",
         whether);
+  }
   const std::string units =
       is_before(kSplitsTheRoot, row.text("source"))
           ? fmt::format("keep_gathered: [layers.{}]", row.count("layers") - 1)
@@ -242,9 +243,10 @@ std::vector<std::string> policies_of(const RowReader& row, System system, int gp
     policies.push_back(fmt::format("tensor_parallel: {{size: {}, sequence: {}}}", row.count("tp"),
                                    sequence ? "true" : "false"));
   }
-  if (ranks_of(row, "cp") > 1)
+  if (ranks_of(row, "cp") > 1) {
     policies.push_back(fmt::format("context_parallel: {{size: {}, kind: {}}}", row.count("cp"),
                                    system == System::kTorchtitan ? "all_gather" : "ring"));
+  }
   if (ranks_of(row, "pp") > 1) policies.push_back(pipeline_of(row));
   const std::string& stage = row.text("zero");
   const bool shards = gpus > 1 && (stage == "1" || stage == "2" || stage == "3");
@@ -278,7 +280,7 @@ std::string optimizer_with(const RowReader& row, System system) {
   const bool fused =
       affirms(row.text("optimizer"), "fused") || affirms(row.text("other"), "fused") ||
       (system == System::kTorchtitan && !is_before(kFusesTheOptimizer, row.text("source")));
-  const std::string name = optimizer_of(row);
+  std::string name = optimizer_of(row);
   if (name != "adam" && name != "adamw") return name;
   return fmt::format("{{name: {}, implementation: {}}}", name, fused ? "fused" : "foreach");
 }

@@ -108,9 +108,10 @@ std::vector<std::string> policies_of(const RowReader& row, bool sharded_bf16, in
   const std::string gathers = row.text("model_family") == "mpt" ? ", prefetch: post" : "";
   if (gpus > 1 && stage == "3")
     policies.push_back(fmt::format("fsdp: {{version: 1{}{}}}", mixed, gathers));
-  if (gpus > 1 && stage == "2")
+  if (gpus > 1 && stage == "2") {
     policies.push_back(
         fmt::format("fsdp: {{version: 1, reshard_after_forward: false{}{}}}", mixed, gathers));
+  }
   if (gpus > 1 && stage == "1") policies.emplace_back("zero: {stage: 1}");
   const std::string& finetune = row.text("finetune");
   if (finetune == "lora" || finetune == "lora_lm") {
