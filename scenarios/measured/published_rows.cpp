@@ -1,6 +1,7 @@
 #include "scenarios/measured/published_rows.hpp"
 
 #include <array>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -38,6 +39,12 @@ StepMetric kind_of(StepMetric metric, const CsvTable& table, const RowReader& ro
   return recomputed ? StepMetric::kHardwareFlopsPerGpu : metric;
 }
 
+int gpus_of(const RowReader& row) {
+  const std::int64_t gpus = row.count("n_gpus");
+  if (gpus > std::numeric_limits<int>::max()) throw RowFault{fmt::format("{} GPUs", gpus)};
+  return static_cast<int>(gpus);
+}
+
 std::string source_of(const std::string& source) {
   return source.substr(0, source.find_first_of("@ "));
 }
@@ -46,7 +53,10 @@ std::string source_of(const std::string& source) {
 }  // namespace published_rows_detail
 
 std::string hardware_of(const PublishedDevice& device) {
-  return fmt::format("{{gpu: '{}', count: {}{}}}", device.gpu, device.count,
+  std::string gpu;  // quoted
+  for (const char c : device.gpu)
+    gpu += c == '\'' ? std::string("''") : std::string(1, c);
+  return fmt::format("{{gpu: '{}', count: {}{}}}", gpu, device.count,
                      device.room ? ", hbm: {capacity: 8TiB}" : "");
 }
 
@@ -84,7 +94,7 @@ MeasuredSteps read_published_rows(const CsvTable& table, const StepTableOptions&
       const double value = reader.positive("value_si");
       const PublishedDevice device{
           .gpu = options.gpu.empty() ? reader.text("gpu_profile") : options.gpu,
-          .count = static_cast<int>(reader.count("n_gpus")),
+          .count = published_rows_detail::gpus_of(reader),
           .room = metric.metric != StepMetric::kDoesNotFit};
       if (device.gpu.empty() || device.gpu == "unknown") throw NotMapped{"no GPU stated"};
       MeasuredStep step{

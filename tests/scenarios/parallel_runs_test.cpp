@@ -1,4 +1,5 @@
 // Published runs on many GPUs as scenarios: the rules of each system and of its versions.
+#include <cstdint>
 #include <string>
 
 #include <doctest/doctest.h>
@@ -24,8 +25,9 @@ struct Run {
   std::string zero = "3";
   std::string metric = "peak_reserved";
   std::string optimizer = "adamw";
-  int gpus = 8;
+  std::int64_t gpus = 8;
   int data = 8;
+  std::string profile = "h100-sxm-80gb";
 };
 
 MeasuredSteps read(const Run& run) {
@@ -35,11 +37,11 @@ MeasuredSteps read(const Run& run) {
           "parallelism,precision,optimizer,other,gpu_profile,tp,pp,vpp,cp,ep,dp,sp,zero,"
           "zero_group,precision_norm,recompute_norm,optimizer_norm,accumulation,schedule,"
           "metric_norm,value_si,usable_memory,usable_time\n"
-          "x,{},Llama-3-8B,4,256,4,4,512,1024,128,2,H100,{},{},{},AdamW,\"{}\",h100-sxm-80gb,{},1,"
+          "x,{},Llama-3-8B,4,256,4,4,512,1024,128,2,H100,{},{},{},AdamW,\"{}\",{},{},1,"
           "1,"
           "{},1,{},,{},8,{},{},{},1,,{},1e9,1,1\n",
-          run.source, run.gpus, run.parallelism, run.precision, run.other, run.tensor, run.context,
-          run.data, run.zero, run.precision, run.recompute, run.optimizer, run.metric),
+          run.source, run.gpus, run.parallelism, run.precision, run.other, run.profile, run.tensor,
+          run.context, run.data, run.zero, run.precision, run.recompute, run.optimizer, run.metric),
       "runs.csv");
   return read_measured_steps(table, {});
 }
@@ -174,6 +176,26 @@ TEST_SUITE("unit") {
       CAPTURE(other);
       CHECK(read(with(other)).other.count("adapters that are not stated") == 1);
     }
+  }
+
+  TEST_CASE("each rule of torchtitan changes with its own pull request") {
+    const auto at = [](int thread) {
+      return scenario_of({.source = fmt::format("pytorch/torchtitan#{}", thread)});
+    };
+    CHECK(says(at(390), "hold_output: fp32"));
+    CHECK_FALSE(says(at(391), "hold_output"));
+    CHECK(says(at(880), "implementation: foreach"));
+    CHECK(says(at(881), "implementation: fused"));
+    CHECK(says(at(1093), "keep_gathered: [layers.3]"));
+    CHECK(says(at(1094), "units: [embed_tokens, blocks, [norm, lm_head]]"));
+  }
+
+  TEST_CASE("counts of GPUs beyond what a scenario holds are refused, and quotes are kept") {
+    CHECK_THROWS_AS(static_cast<void>(read({.source = "a", .gpus = 5'000'000'000})), UserError);
+    const MeasuredSteps quoted =
+        read({.source = "a", .precision = "bf16_mixed", .profile = "it's"});
+    REQUIRE(quoted.steps.size() == 1);
+    CHECK(says(quoted.steps.front().scenario, "gpu: 'it''s'"));
   }
 
   TEST_CASE("optimizers keep their names, and unknown ones are not guessed") {
