@@ -6,6 +6,7 @@
 #include "graph/autodiff/gradient_tape.hpp"
 #include "graph/operators/family.hpp"
 #include "graph/operators/forward_builder.hpp"
+#include "graph/operators/known_families.hpp"
 
 namespace tidemark {
 
@@ -205,7 +206,7 @@ TensorId GradientTape::returned_logits() const {
   if (options_.hold_output != HoldOutput::kFp32Logits) return graph_.logits;
   for (const Node& node : graph_.nodes) {
     const bool reads = !node.inputs.empty() && node.inputs[0] == graph_.logits;
-    if (!reads || node.family->name != "cast" || node.outputs.empty()) continue;
+    if (!reads || node.family != &cast_family() || node.outputs.empty()) continue;
     if (graph_.tensors[node.outputs[0]].dtype == DType::kFloat32) return node.outputs[0];
   }
   return graph_.logits;

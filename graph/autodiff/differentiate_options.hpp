@@ -10,7 +10,7 @@ namespace tidemark {
 
 struct StageBoundary;  // stage_boundary.hpp
 
-// What the training loop's variable keeps of the model's result until the end of the step.
+// The part of the model's result that a variable of the training loop keeps until the step ends.
 enum class HoldOutput : std::uint8_t {
   kNothing,
   kLogits,

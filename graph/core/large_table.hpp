@@ -1,4 +1,4 @@
-// Tables of many megabytes that are read here and there: in pages of 2 MiB, where the system has
+// Tables of many megabytes that are read in no order: in pages of 2 MiB, where the system has
 // them, a core finds the place of each entry without a walk through its page tables.
 #pragma once
 
@@ -30,7 +30,7 @@ class LargePages {
     void* const memory = std::aligned_alloc(kPage, bytes);
     if (memory == nullptr) throw std::bad_alloc();
 #ifdef __linux__
-    // Where it cannot be done the table has small pages.
+    // A system that cannot leaves the table in small pages.
     static_cast<void>(madvise(memory, bytes, MADV_HUGEPAGE));
 #endif
     return static_cast<T*>(memory);

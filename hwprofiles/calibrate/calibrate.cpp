@@ -128,7 +128,7 @@ CalibratedClass Calibrator::fit_class(FitClass fit_class, const std::vector<std:
     if (o.floor && std::find(floors.begin(), floors.end(), *o.floor) == floors.end())
       floors.push_back(*o.floor);
   }
-  // Where all rows are held out there is nothing to fit, and the figures stay.
+  // A class whose rows are all held out keeps its figures.
   const std::vector<ProfileParameter> parameters =
       mine.empty() ? std::vector<ProfileParameter>() : parameters_of(fit_class, fitted_, kernels);
   std::vector<FitVariable> variables;

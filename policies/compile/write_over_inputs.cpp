@@ -20,7 +20,7 @@ class Reuse {
   void run();
 
  private:
-  // What is known about one storage.
+  // The facts about one storage by which its memory may be taken over.
   struct Uses {
     OperatorId maker;
     OperatorId last;
@@ -92,7 +92,7 @@ bool Reuse::can_take(OperatorId kernel, StorageId input, StorageId result) const
   const Uses& after = uses_[result];
   if (before.makers != 1 || before.kept || before.last != kernel) return false;
   if (after.makers != 1 || after.kept) return false;
-  // What another compiled function, its forward or eager code has made is an input of this one.
+  // A tensor of another compiled function, of its forward or of eager code is an input of this one.
   return graph_.operators[before.maker].phase == graph_.operators[kernel].phase &&
          is_compiled(graph_, before.maker, scope_) &&
          (scope_ == CompileScope::kModel ||

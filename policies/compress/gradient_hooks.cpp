@@ -39,7 +39,7 @@ class Hooks {
 
   // Whether there is a bucket to compress.
   bool run() {
-    // What hooks keep from step to step they keep by bucket: of the buckets that stay.
+    // Hooks keep their state from step to step by bucket: that of the buckets that stay.
     graph_.part(PartKind::kBackwardReduceFirst).clear();
     for (const PartKind kind :
          {PartKind::kBackward, PartKind::kBackwardAccumulate, PartKind::kBackwardReduce}) {

@@ -207,8 +207,9 @@ CastPolicy AutocastNodes::policy_of_call(const Node& node) const {
   // adaptive_avg_pool3d, which calls mean.
   if (attributes.flag("pools_volume")) return CastPolicy::kFloat32;
   // Only borders that reflect or replicate are operators that a CPU's list names.
+  static const OperatorFamily* const pad = find_family("pad");
   const bool plain_borders =
-      node.family == find_family("pad") && attributes.text("mode", "constant") == "constant";
+      node.family == pad && attributes.text("mode", "constant") == "constant";
   // Only as a part of cross_entropy_loss is log_softmax converted on a CPU.
   if (plain_borders || attributes.flag("called_by_itself")) return CastPolicy::kAsGiven;
   return policy;

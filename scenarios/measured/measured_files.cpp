@@ -11,7 +11,7 @@ namespace tidemark {
 namespace measured_files_detail {
 namespace {
 
-// What `nsys stats` writes to its output before the table: which files it processes, and the title.
+// `nsys stats` writes lines before the table: the files that it processes, and the title.
 bool is_preamble(std::string_view line) {
   constexpr auto kStarts = std::to_array<std::string_view>(
       {"Generating ", "Processing ", "Exporting ", "NOTICE: ", "[", " ** ", "** "});
