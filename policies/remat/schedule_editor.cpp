@@ -6,7 +6,7 @@ namespace tidemark {
 
 ScheduleEditor::ScheduleEditor(const RematProblem& problem, std::int64_t budget,
                                const Schedule& schedule)
-    : problem_(problem), budget_(budget), copies_(problem.size()) {
+    : problem_(problem), budget_(budget), copies_(problem.size()), newest_(problem.size(), kNone) {
   std::int64_t total = problem.fixed;
   for (NodeIndex node = 0; node < problem.size(); ++node)
     total += problem.bytes[node] + problem.workspace[node];
@@ -15,13 +15,15 @@ ScheduleEditor::ScheduleEditor(const RematProblem& problem, std::int64_t budget,
 
   for (const NodeIndex node : schedule) {
     const Occ occ = static_cast<Occ>(occs_.size());
-    occs_.push_back({.node = node, .end = occ, .alive = true});
+    const bool first = copies_[node].empty();
+    occs_.push_back({.node = node, .end = occ, .alive = true, .first = first});
     order_.push_back(occ);
     position_.push_back(occ);
     memory_.push_back(problem.fixed + problem.workspace[node]);
     for (const NodeIndex dep : problem.deps[node])
       occs_[copies_[dep].back()].end = occ;
     copies_[node].push_back(occ);
+    newest_[node] = occ;
     cost_ += problem.cost[node];
   }
   std::vector<std::int64_t> freed(schedule.size() + 1);  // bytes freed before a position
@@ -158,6 +160,7 @@ void ScheduleEditor::apply_insert(Occ occ, NodeIndex node, Occ before) {
   copies.insert(
       std::partition_point(copies.begin(), copies.end(), [&](Occ o) { return position_[o] < at; }),
       occ);
+  newest_[node] = copies.back();
   cost_ += problem_.cost[node];
 }
 
@@ -170,6 +173,7 @@ void ScheduleEditor::apply_erase(Occ occ) {
       std::partition_point(copies.begin(), copies.end(), [&](Occ o) { return position_[o] < at; });
   Item& old = occs_[*(self - 1)];
   copies.erase(self);
+  newest_[node] = copies.back();
   for (const NodeIndex dep : problem_.deps[node]) {
     const Occ source = before_position(dep, at);
     Item& copy = occs_[source];

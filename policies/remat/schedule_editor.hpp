@@ -36,7 +36,7 @@ class ScheduleEditor {
   [[nodiscard]] std::int64_t overflow() const { return overflow_; }
   [[nodiscard]] Schedule schedule() const;
 
-  [[nodiscard]] Occ head() const { return order_.front(); }
+  [[nodiscard]] const std::vector<Occ>& order() const { return order_; }
   [[nodiscard]] Occ next(Occ occ) const {
     const std::size_t after = position_[occ] + std::size_t{1};
     return after < order_.size() ? order_[after] : kNone;
@@ -52,7 +52,7 @@ class ScheduleEditor {
   [[nodiscard]] Occ highest() const;
   // Whether `bytes` more fit during every computation strictly between two.
   [[nodiscard]] bool fits_between(Occ from, Occ to, std::int64_t bytes) const;
-  [[nodiscard]] bool is_first(Occ occ) const { return copies_[occs_[occ].node].front() == occ; }
+  [[nodiscard]] bool is_first(Occ occ) const { return occs_[occ].first; }
   [[nodiscard]] bool exists(Occ occ) const { return occs_[occ].alive; }
   [[nodiscard]] bool read_by_nobody(Occ occ) const { return occs_[occ].end == occ; }
   [[nodiscard]] std::size_t length() const { return order_.size(); }
@@ -60,6 +60,7 @@ class ScheduleEditor {
   [[nodiscard]] Occ copy_before(NodeIndex node, Occ occ) const {
     return before_position(node, position_[occ]);
   }
+  [[nodiscard]] Occ first(NodeIndex node) const { return copies_[node].front(); }
   // Returns the copies of a node in order.
   [[nodiscard]] const std::vector<Occ>& copies(NodeIndex node) const { return copies_[node]; }
   // Returns the first reader of `copy` after `occ`, which is between the copy and its end.
@@ -77,7 +78,8 @@ class ScheduleEditor {
     NodeIndex node = 0;
     Occ end = kNone;
     bool alive = false;
-    bool free = false;  // the identifier may be used again
+    bool free = false;   // the identifier may be used again
+    bool first = false;  // of its node's computations, which stays
   };
   struct Change {
     Occ occ;
@@ -98,6 +100,9 @@ class ScheduleEditor {
   // Returns the last reader before position `until` of a copy.
   [[nodiscard]] Occ last_reader(Occ copy, Position until) const;
   [[nodiscard]] Occ before_position(NodeIndex node, Position position) const {
+    const Occ newest = newest_[node];
+    if (newest == kNone || position_[newest] < position) return newest;
+    if (occs_[newest].first) return kNone;
     const std::vector<Occ>& copies = copies_[node];
     if (copies.size() > 8) return before_position_of_many(copies, position);
     for (std::size_t k = copies.size(); k-- > 0;) {
@@ -116,6 +121,7 @@ class ScheduleEditor {
   std::vector<Occ> order_;                // occurrence at each position
   std::vector<std::int64_t> memory_;      // bytes during the computation at each position
   std::vector<std::vector<Occ>> copies_;  // occurrences of each node, in order
+  std::vector<Occ> newest_;               // the last of copies_
   std::int64_t cost_ = 0;
   std::int64_t overflow_ = 0;
   std::vector<Change> trail_;

@@ -64,6 +64,7 @@ class BlockChain {
     slot_ = std::max<std::int64_t>(1, room / kSlots);
     const std::int64_t memory = room / slot_;
     levels_ = static_cast<std::size_t>(memory) + 1;
+    measure_in_slots();
     states_.assign(stages_.size() * stages_.size() * levels_, Choice{});
     const std::size_t last = stages_.size() - 1;
     if (cost(0, last, memory) >= kInfinite) return std::nullopt;
@@ -86,6 +87,21 @@ class BlockChain {
     return nodes;
   }
   [[nodiscard]] std::int64_t slots(std::int64_t bytes) const { return (bytes + slot_ / 2) / slot_; }
+  // Returns the least bytes of which slots() is more than `memory`.
+  [[nodiscard]] std::int64_t beyond(std::int64_t memory) const {
+    return (memory + 1) * slot_ - slot_ / 2;
+  }
+  void measure_in_slots() {
+    kept_slots_.clear();
+    for (const std::vector<StagePlan>& plans : plans_) {
+      kept_slots_.emplace_back();
+      for (const StagePlan& plan : plans)
+        kept_slots_.back().push_back(slots(plan.kept));
+    }
+    output_slots_.clear();
+    for (const std::int64_t bytes : output_)
+      output_slots_.push_back(slots(bytes));
+  }
 
   [[nodiscard]] Signature signature(std::size_t s) const {
     Signature result{static_cast<std::int64_t>(stages_[s].forward.size()),
@@ -230,7 +246,7 @@ class BlockChain {
       const NodeIndex last = readers.back();
       if (last + 1 == problem_.size() || stage_[last] + 1 < s) stays += problem_.bytes[node];
     }
-    stays_.push_back(stays);
+    stays_before_.push_back(stays_before_.back() + stays);
     std::int64_t given = 0;
     std::vector<bool> seen(problem_.size());
     for (const NodeIndex node : stages_[s].backward) {
@@ -244,16 +260,13 @@ class BlockChain {
   }
 
   [[nodiscard]] std::int64_t stays(std::size_t first, std::size_t last) const {
-    std::int64_t sum = 0;
-    for (std::size_t s = first; s <= last; ++s)
-      sum += stays_[s];
-    return sum;
+    return stays_before_[last + 1] - stays_before_[first];
   }
+  // Whether stages s..t can begin with the plan; `beyond`: see there.
   [[nodiscard]] bool fits(const StagePlan& plan, std::size_t s, std::size_t t,
-                          std::int64_t memory) const {
-    const std::int64_t later = s < t ? stays(s + 1, t) : 0;
-    return memory >= slots(gradient_[t] + plan.forward_peak) &&
-           memory >= slots(gradient_[s] + plan.backward_peak + later);
+                          std::int64_t beyond) const {
+    return gradient_[t] + plan.forward_peak < beyond &&
+           gradient_[s] + plan.backward_peak + stays(s + 1, t) < beyond;
   }
 
   [[nodiscard]] static std::int64_t least_cost(const std::vector<StagePlan>& plans) {
@@ -275,10 +288,12 @@ class BlockChain {
     if (const std::int64_t known = state(s, t, memory).cost; known != kUnknown) return known;
     Choice best{.cost = kInfinite};
     const std::vector<StagePlan>& plans = plans_[plans_of_[s]];
+    const std::vector<std::int64_t>& kept = kept_slots_[plans_of_[s]];
     const std::int64_t least_rest = least(s, t) - least(s, s);
+    const std::int64_t too_much = beyond(memory);
     for (std::size_t k = 0; k < plans.size(); ++k) {
-      if (plans[k].cost + least_rest >= best.cost || !fits(plans[k], s, t, memory)) continue;
-      const std::int64_t rest = s == t ? 0 : cost(s + 1, t, memory - slots(plans[k].kept));
+      if (plans[k].cost + least_rest >= best.cost || !fits(plans[k], s, t, too_much)) continue;
+      const std::int64_t rest = s == t ? 0 : cost(s + 1, t, memory - kept[k]);
       if (rest < kInfinite && rest + plans[k].cost < best.cost)
         best = {rest + plans[k].cost, static_cast<std::uint32_t>(k), 0};
     }
@@ -286,10 +301,10 @@ class BlockChain {
     for (std::size_t split = s + 1; split <= t; ++split) {
       const std::size_t j = split - 1;
       const std::int64_t input = j > s ? output_[j - 1] : 0;
-      if (memory < slots(gradient_[t] + input + through_peak_[j])) break;
+      if (gradient_[t] + input + through_peak_[j] >= too_much) break;
       through += through_cost_[j];
       if (through + least(s, t) >= best.cost) break;
-      const std::int64_t later = cost(split, t, memory - slots(output_[j]));
+      const std::int64_t later = cost(split, t, memory - output_slots_[j]);
       if (later >= kInfinite || through + later + least(s, j) >= best.cost) continue;
       const std::int64_t earlier = cost(s, j, memory - slots(stays(split, t)));
       if (earlier >= kInfinite || through + later + earlier >= best.cost) continue;
@@ -322,7 +337,7 @@ class BlockChain {
       std::iota(places.begin(), places.end(), NodeIndex{0});
       run(j, places);
     }
-    build(choice.split, t, memory - slots(output_[choice.split - 1]));
+    build(choice.split, t, memory - output_slots_[choice.split - 1]);
     build(s, choice.split - 1, memory - slots(stays(choice.split, t)));
   }
 
@@ -334,10 +349,13 @@ class BlockChain {
   std::vector<std::vector<StagePlan>> plans_;  // plans of distinct stages
   std::vector<std::size_t> plans_of_;          // by stage
   std::vector<std::int64_t> least_before_{0};  // least costs of all stages before each one
-  // Bytes by stage: its output; gradients that its backward takes; gradients that it leaves.
-  std::vector<std::int64_t> output_, gradient_, stays_;
+  // Bytes by stage: its output; gradients that its backward takes.
+  std::vector<std::int64_t> output_, gradient_;
+  std::vector<std::int64_t> stays_before_{0};  // gradients that all stages before each one leave
   std::vector<std::int64_t> through_peak_, through_cost_;  // of its forward that keeps its output
   std::int64_t slot_ = 1;
+  std::vector<std::vector<std::int64_t>> kept_slots_;  // StagePlan::kept of plans_
+  std::vector<std::int64_t> output_slots_;
   std::size_t levels_ = 0;  // levels of memory
   std::vector<Choice> states_;
   Schedule schedule_;

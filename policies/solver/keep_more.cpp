@@ -70,7 +70,7 @@ class Keeper {
   // Returns the repeats that can be taken out alone, the most worth first.
   std::vector<Repeat> ranked(First first) {
     std::vector<Occ> all;
-    for (Occ p = list_.head(); p != ScheduleEditor::kNone; p = list_.next(p)) {
+    for (const Occ p : list_.order()) {
       if (!list_.is_first(p)) all.push_back(p);
     }
     std::vector<Repeat> repeats;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <random>
 
+#include "policies/remat/drop_candidates.hpp"
 #include "policies/remat/schedule_editor.hpp"
 #include "policies/solver/cooling_cycles.hpp"
 
@@ -22,7 +23,8 @@ class NeighbourhoodSearch {
       : problem_(problem),
         options_(options),
         rng_(options.seed),
-        list_(problem, options.budget, start) {}
+        list_(problem, options.budget, start),
+        candidates_(problem, list_, options.budget, rng_) {}
 
   std::optional<Solution> run() {
     noise_ = 0;
@@ -46,7 +48,6 @@ class NeighbourhoodSearch {
   // Shares of the extra cost that are accepted on top at the beginning and at the end of a cycle.
   static constexpr double kWarm = 0.02;
   static constexpr double kCold = 0.0002;
-  static constexpr std::size_t kLikely = 24;       // values that are weighed with their inputs
   static constexpr std::int64_t kCleanEvery = 50;  // iterations
   // Repeats x length, for which a plan is cleaned even after the deadline.
   static constexpr std::size_t kLateCleaning = 20'000'000;
@@ -79,32 +80,6 @@ class NeighbourhoodSearch {
     return at;
   }
 
-  // Returns the cost of recomputing `node` right before `at` with all that it needs and that was
-  // freed. `full`: a computation before `at` during which memory is above the budget.
-  std::int64_t price(NodeIndex node, Occ at, Occ full) {
-    price_stack_.assign(1, node);
-    ++stamp_;
-    stamps_.resize(problem_.size(), 0);
-    std::int64_t sum = 0;
-    while (!price_stack_.empty()) {
-      const NodeIndex i = price_stack_.back();
-      price_stack_.pop_back();
-      if (stamps_[i] == stamp_) continue;
-      stamps_[i] = stamp_;
-      if (problem_.once[i]) return kInfinite;
-      sum += problem_.cost[i];
-      for (const NodeIndex dep : problem_.deps[i]) {
-        const Occ copy = list_.copy_before(dep, at);
-        const Occ end = list_.end(copy);
-        if (!list_.precedes(end, at)) continue;
-        if (!list_.precedes(end, full) && list_.fits_between(end, at, problem_.bytes[dep]))
-          continue;
-        price_stack_.push_back(dep);
-      }
-    }
-    return sum;
-  }
-
   // Inserts `node` before `reader` with its missing inputs. False: there is no place or it costs
   // too much; the caller takes the changes back.
   bool compute_again(NodeIndex node, Occ reader, int depth) {
@@ -134,14 +109,6 @@ class NeighbourhoodSearch {
     }
     return last;
   }
-  struct Candidate {
-    NodeIndex node;
-    Occ copy;
-    double score;
-  };
-  static bool scores_less(const Candidate& a, const Candidate& b) {
-    return a.score != b.score ? a.score < b.score : a.node < b.node;
-  }
 
   // Drops values until the schedule fits; false when nothing helps or it costs more than `limit`.
   bool make_room(std::int64_t limit) {
@@ -157,50 +124,16 @@ class NeighbourhoodSearch {
     return list_.cost() <= limit;
   }
 
-  // Lists the values that are resident but unread during `at`, the best first.
-  void list_candidates(Occ at) {
-    candidates_.clear();
-    const std::int64_t excess = list_.memory(at) - options_.budget;
-    ++stamp_;
-    stamps_.resize(problem_.size(), 0);
-    stamps_[list_.node(at)] = stamp_;
-    for (const NodeIndex dep : problem_.deps[list_.node(at)])
-      stamps_[dep] = stamp_;
-    for (NodeIndex i = 0; i < problem_.size(); ++i) {
-      if (problem_.bytes[i] == 0 || problem_.once[i] || stamps_[i] == stamp_) continue;
-      const Occ copy = list_.copy_before(i, at);
-      if (copy == kNone || !list_.precedes(at, list_.end(copy))) continue;
-      const double gain = static_cast<double>(std::min(problem_.bytes[i], excess)) +
-                          0.1 * static_cast<double>(problem_.bytes[i]);
-      const double cost = static_cast<double>(problem_.cost[i]) + 1e-9;
-      candidates_.push_back({i, copy, cost / gain});
-    }
-    // Own costs first, then those with their inputs for the likely ones.
-    const std::size_t looked_at = std::min(candidates_.size(), kLikely);
-    std::partial_sort(candidates_.begin(),
-                      candidates_.begin() + static_cast<std::ptrdiff_t>(looked_at),
-                      candidates_.end(), scores_less);
-    for (std::size_t k = 0; k < looked_at; ++k) {
-      Candidate& c = candidates_[k];
-      const Occ reader = list_.reader_after(c.copy, at);
-      const double full = static_cast<double>(price(c.node, reader, at)) + 1e-9;
-      c.score *= full / (static_cast<double>(problem_.cost[c.node]) + 1e-9);
-      if (noise_ > 0) c.score *= std::exp(noise_ * (uniform() - 0.5));
-    }
-    std::sort(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(looked_at),
-              scores_less);
-  }
-
   // Applies the best drop that lessens the overflow.
   bool relieve(Occ at) {
-    list_candidates(at);
-    for (const Candidate& c : candidates_) {
+    candidates_.find(at, noise_);
+    while (const auto candidate = candidates_.take()) {
       if (late()) return false;
       const std::size_t mark = list_.mark();
       const std::int64_t before = list_.overflow();
       inserted_ = 0;
-      const Occ reader = list_.reader_after(c.copy, at);
-      if (compute_again(c.node, reader, 0) && list_.overflow() < before) return true;
+      const Occ reader = list_.reader_after(candidate->copy, at);
+      if (compute_again(candidate->node, reader, 0) && list_.overflow() < before) return true;
       list_.undo_to(mark);
     }
     return false;
@@ -226,7 +159,7 @@ class NeighbourhoodSearch {
 
   void list_repeats() {
     repeats_.clear();
-    for (Occ p = list_.head(); p != kNone; p = list_.next(p)) {
+    for (const Occ p : list_.order()) {
       if (!list_.is_first(p)) repeats_.push_back(p);
     }
   }
@@ -357,22 +290,26 @@ class NeighbourhoodSearch {
   // Recomputes some value that is resident but unread where memory is above the budget.
   void disturb() {
     over_.clear();
-    for (Occ p = list_.head(); p != kNone; p = list_.next(p)) {
+    for (const Occ p : list_.order()) {
       if (list_.memory(p) > options_.budget) over_.push_back(p);
     }
     const Occ over = over_[below(over_.size())];
-    list_candidates(over);
-    if (candidates_.empty()) return;
-    const Candidate c = candidates_[below(std::min(candidates_.size(), kLikely))];
+    candidates_.find(over, noise_);
+    if (candidates_.size() == 0) return;
+    auto candidate = candidates_.take();
+    for (std::size_t k = below(std::min(candidates_.size(), DropCandidates::kLikely)); k > 0; --k)
+      candidate = candidates_.take();
     const std::size_t mark = list_.mark();
     inserted_ = 0;
-    if (!compute_again(c.node, list_.reader_after(c.copy, over), 0)) list_.undo_to(mark);
+    if (!compute_again(candidate->node, list_.reader_after(candidate->copy, over), 0))
+      list_.undo_to(mark);
   }
 
   const RematProblem& problem_;
   const NeighbourhoodOptions& options_;
   std::mt19937_64 rng_;
   ScheduleEditor list_;
+  DropCandidates candidates_;
   double noise_ = 0;
   std::int64_t limit_ = kInfinite;  // limit of the cost while room is made
   std::uint64_t clock_ = 0;
@@ -381,11 +318,7 @@ class NeighbourhoodSearch {
   int inserted_ = 0;
   std::optional<Schedule> best_;
   std::int64_t best_cost_ = 0;
-  std::vector<Candidate> candidates_;
   std::vector<Occ> repeats_, erase_stack_, sources_, over_;
-  std::vector<NodeIndex> price_stack_;
-  std::vector<std::uint64_t> stamps_;
-  std::uint64_t stamp_ = 0;
 };
 
 }  // namespace

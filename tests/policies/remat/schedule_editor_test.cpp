@@ -35,8 +35,15 @@ void check_memory(const RematProblem& problem, const ScheduleEditor& list, std::
   const std::vector<std::int64_t> memory = memory_of(problem, schedule);
   std::size_t p = 0;
   std::int64_t overflow = 0;
-  for (ScheduleEditor::Occ occ = list.head(); occ != ScheduleEditor::kNone; occ = list.next(occ)) {
+  std::vector<ScheduleEditor::Occ> newest(problem.size(), ScheduleEditor::kNone);
+  for (const ScheduleEditor::Occ occ : list.order()) {
+    const NodeIndex node = list.node(occ);
     REQUIRE(list.memory(occ) == memory[p]);
+    REQUIRE(list.is_first(occ) == (newest[node] == ScheduleEditor::kNone));
+    if (list.is_first(occ)) CHECK(list.first(node) == occ);
+    for (NodeIndex other = 0; other < problem.size(); ++other)
+      REQUIRE(list.copy_before(other, occ) == newest[other]);
+    newest[node] = occ;
     overflow += memory[p] > budget ? 1 + memory[p] - budget : 0;
     ++p;
   }
@@ -63,10 +70,7 @@ TEST_SUITE("property") {
         const Schedule before = list.schedule();
         const std::size_t mark = list.mark();
         for (int edit = 0; edit < 3; ++edit) {
-          std::vector<ScheduleEditor::Occ> all;
-          for (auto occ = list.head(); occ != ScheduleEditor::kNone; occ = list.next(occ))
-            all.push_back(occ);
-          const auto at = all[1 + rng() % (all.size() - 1)];
+          const auto at = list.order()[1 + rng() % (list.length() - 1)];
           if (!list.is_first(at) && rng() % 2 == 0) {
             list.erase(at);
           } else {
