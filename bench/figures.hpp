@@ -33,7 +33,7 @@ std::vector<Figure> onnx_figures();    // empty where protobuf is not installed
 // default the folder `shared` next to the checkout.
 std::filesystem::path shared_path(std::string_view below);
 
-// Returns the number of calls of operator new so far, in the whole program.
+// Returns the number of calls of operator new so far, by this thread.
 std::size_t allocation_count();
 
 // Returns the median wall time of `runs` calls, in seconds.

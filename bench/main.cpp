@@ -1,6 +1,5 @@
 // tidemark_bench           google-benchmark, with its own flags
 // tidemark_bench --json    the figures that the issues name, as one JSON document
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -11,14 +10,15 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/figures.hpp"
+#include "graph/core/heap.hpp"
 
 namespace {
-std::atomic<std::size_t> allocations{0};
+thread_local std::size_t allocations = 0;
 }
 
 // Not inlined: g++ 12 would see malloc and free on one side only and warn of a mismatch.
 [[gnu::noinline]] void* operator new(std::size_t size) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
+  ++allocations;
   if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
   throw std::bad_alloc();
 }
@@ -30,7 +30,7 @@ std::atomic<std::size_t> allocations{0};
 }
 
 std::size_t tidemark::bench::allocation_count() {
-  return allocations.load();
+  return allocations;
 }
 
 std::filesystem::path tidemark::bench::shared_path(std::string_view below) {
@@ -41,6 +41,7 @@ std::filesystem::path tidemark::bench::shared_path(std::string_view below) {
 }
 
 int main(int argc, char** argv) {
+  tidemark::keep_freed_memory();
   if (argc == 2 && std::string_view(argv[1]) == "--json") {
     nlohmann::ordered_json document;
     for (const auto& figures :

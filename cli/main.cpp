@@ -8,10 +8,6 @@
 #include <tuple>
 #include <vector>
 
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
-
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
@@ -28,6 +24,7 @@
 #include "cli/text/console.hpp"
 #include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
+#include "graph/core/heap.hpp"
 #include "plots/table.hpp"
 #include "tidemark/version.hpp"
 
@@ -157,24 +154,13 @@ int run_command_line(std::vector<std::string> arguments, const Console& console)
   return execute(commands, console);
 }
 
-// Simulated steps allocate and free the same megabytes again and again: the heap keeps them rather
-// than giving them back to the system and clearing them each time.
-void keep_freed_memory() {
-#ifdef __GLIBC__
-  constexpr int kLargestFromHeap = 32 << 20;  // glibc refuses more
-  constexpr int kKept = 1 << 30;
-  mallopt(M_MMAP_THRESHOLD, kLargestFromHeap);
-  mallopt(M_TRIM_THRESHOLD, kKept);
-#endif
-}
-
 }  // namespace
 }  // namespace main_detail
 }  // namespace tidemark
 
 int main(int argc, char** argv) {
   using namespace tidemark;  // NOLINT(google-build-using-namespace)
-  main_detail::keep_freed_memory();
+  keep_freed_memory();
   std::optional<Console> console;
   try {
     console = open_console(argc > 0 ? argv[0] : "tidemark");

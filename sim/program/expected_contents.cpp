@@ -64,11 +64,11 @@ Content ExpectedContents::written(const TrainingGraph& graph, const Occurrence& 
   if (!other.valid()) return mix_content(hash, index);
   Occurrence first = occurrence;
   first.op = other;
-  const auto known = read.find(key_of(first));
+  const Content* const known = read.find(first);
   const std::span<const Touch> touches = graph.touches_of(other);
   for (std::size_t i = 0; i < touches.size(); ++i) {
     const bool same = touches[i].storage == storage && touches[i].access != Access::kRead;
-    if (same && known != read.end()) return mix_content(known->second, i);
+    if (same && known != nullptr && *known != 0) return mix_content(*known, i);
   }
   return mix_content(hash, index);
 }
@@ -106,7 +106,7 @@ void note_stand_ins(const TrainingGraph& graph, const Readers& stand_ins, PlainC
     for (const OperatorId reader : stand_ins[t.storage]) {
       Occurrence stand_in = occurrence;
       stand_in.op = reader;
-      result.read[key_of(stand_in)] = content_read(graph, contents, stand_in);
+      *result.read.find(stand_in) = content_read(graph, contents, stand_in);
     }
   }
 }
@@ -116,14 +116,13 @@ void note_stand_ins(const TrainingGraph& graph, const Readers& stand_ins, PlainC
 
 ExpectedContents expected_contents(const TrainingGraph& graph, const ProgramOrder& plain) {
   namespace detail = expected_contents_detail;
-  ExpectedContents result;
+  ExpectedContents result(graph, plain);
   detail::PlainContents contents(graph, plain);
-  result.read.reserve(plain.at.size() * 2);
   result.stands_in_for = detail::stand_ins_of(graph);
   const detail::Readers stand_ins = detail::readers_of_kept(graph, result.stands_in_for);
   for (const Occurrence& occurrence : plain.at) {
     const Content hash = detail::content_read(graph, contents, occurrence);
-    result.read[key_of(occurrence)] = hash;
+    *result.read.find(occurrence) = hash;
     const std::span<const Touch> touches = graph.touches_of(occurrence.op);
     for (std::size_t i = 0; i < touches.size(); ++i) {
       if (touches[i].access == Access::kRead) continue;

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <unordered_map>
+#include <vector>
 
 #include "graph/analysis/program_order.hpp"
 #include "graph/ir/training_graph.hpp"
@@ -30,10 +30,37 @@ using Content = std::uint64_t;
 // parameters makes the same in all micro-batches of a step.
 [[nodiscard]] Content start_of(const TrainingGraph& graph, const Occurrence& occurrence);
 
-[[nodiscard]] inline std::uint64_t key_of(const Occurrence& occurrence) {
-  return (static_cast<std::uint64_t>(occurrence.op.value) << 32U) |
-         (static_cast<std::uint64_t>(occurrence.step) << 16U) | occurrence.micro_batch;
-}
+// A value by operator, step and micro-batch; T() where none was set.
+template <class T>
+class OccurrenceTable {
+ public:
+  OccurrenceTable(const TrainingGraph& graph, const ProgramOrder& order)
+      : steps_(static_cast<std::size_t>(order.steps)),
+        micro_batches_(static_cast<std::size_t>(order.micro_batches)),
+        values_(graph.operators.size() * steps_ * micro_batches_) {}
+
+  // Returns nothing for an occurrence outside of the order's steps and micro-batches.
+  [[nodiscard]] T* find(const Occurrence& occurrence) {
+    const std::size_t at = index_of(occurrence);
+    return at < values_.size() ? &values_[at] : nullptr;
+  }
+  [[nodiscard]] const T* find(const Occurrence& occurrence) const {
+    const std::size_t at = index_of(occurrence);
+    return at < values_.size() ? &values_[at] : nullptr;
+  }
+
+ private:
+  [[nodiscard]] std::size_t index_of(const Occurrence& occurrence) const {
+    if (occurrence.step >= steps_ || occurrence.micro_batch >= micro_batches_)
+      return values_.size();
+    return (occurrence.op.index() * steps_ + occurrence.step) * micro_batches_ +
+           occurrence.micro_batch;
+  }
+
+  std::size_t steps_;
+  std::size_t micro_batches_;
+  std::vector<T> values_;
+};
 
 [[nodiscard]] inline bool reads_content(Access access) {
   return access == Access::kRead || access == Access::kMutate;
@@ -41,7 +68,10 @@ using Content = std::uint64_t;
 
 // The contents that the run without policies reads and leaves behind.
 struct ExpectedContents {
-  std::unordered_map<std::uint64_t, Content> read;  // content that each occurrence reads
+  ExpectedContents(const TrainingGraph& graph, const ProgramOrder& plain) : read(graph, plain) {}
+
+  // Content that each occurrence reads; 0 where the plain run has none.
+  OccurrenceTable<Content> read;
   IdVector<StorageId, Content> at_end;
   // The operator in whose place an operator recomputes (Operator::recomputed_by); invalid for those
   // that run in the plain order. It must read what that order has made of the results of the other

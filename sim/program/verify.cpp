@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <optional>
-#include <unordered_map>
 
 #include <fmt/format.h>
 
@@ -54,7 +53,8 @@ class Verifier {
         writer_(program.allocations.size(), kNoInstruction),
         pool_tail_(program.allocations.size(), kNoInstruction),
         last_use_(program.allocations.size()),
-        clock_(program.size()) {
+        clock_(program.size()),
+        persistent_writes_(graph, plain) {
     for (auto& uses : last_use_)
       uses.fill(kNoInstruction);
     tail_.fill(kNoInstruction);
@@ -100,7 +100,7 @@ class Verifier {
   IdVector<AllocationId, Clock> last_use_;
   std::vector<Clock> clock_;  // by instruction: what has ended before it starts, itself included
   Clock tail_{};
-  std::unordered_map<std::uint64_t, int> persistent_writes_;
+  OccurrenceTable<std::uint8_t> persistent_writes_;  // 2 for more than one
   std::vector<std::string> problems_;
 };
 
@@ -256,8 +256,8 @@ void Verifier::check_content(std::size_t i) {
   Content hash = start_of(graph_, occurrence);
   for (AllocationUse use : uses)
     if (reads_content(use.access())) hash = mix_content(hash, content_[use.allocation()]);
-  const auto expected = expected_.read.find(key_of(occurrence));
-  if (expected == expected_.read.end() || expected->second != hash) {
+  const Content* const expected = expected_.read.find(occurrence);
+  if (expected == nullptr || *expected != hash) {
     report(fmt::format("{} reads other content than without policies", place(i)));
   }
   for (std::size_t u = 0; u < uses.size(); ++u) {
@@ -266,7 +266,9 @@ void Verifier::check_content(std::size_t i) {
     content_[allocation] =
         expected_.written(graph_, occurrence, program_.allocations[allocation].storage, u, hash);
   }
-  if (writes_persistent(graph_, occurrence.op)) ++persistent_writes_[key_of(occurrence)];
+  if (!writes_persistent(graph_, occurrence.op)) return;
+  if (std::uint8_t* const times = persistent_writes_.find(occurrence); times != nullptr)
+    *times = *times == 0 ? 1 : 2;
 }
 
 // A copy goes between neighbouring tiers of one storage, on the stream of their link.
@@ -318,10 +320,11 @@ void Verifier::check_end() {
   }
   for (const Occurrence& occurrence : plain_.at) {
     if (!writes_persistent(graph_, occurrence.op)) continue;
-    const int times = persistent_writes_[key_of(occurrence)];
+    const std::uint8_t times = *persistent_writes_.find(occurrence);
     if (times == 1) continue;
-    report(fmt::format("{} changes persistent memory and runs {} times in step {}",
-                       graph_.describe(occurrence.op), times, occurrence.step));
+    report(fmt::format("{} changes persistent memory and {} in step {}",
+                       graph_.describe(occurrence.op),
+                       times == 0 ? "does not run" : "runs more than once", occurrence.step));
     if (problems_.size() >= kMaxProblems) return;
   }
 }

@@ -1,9 +1,9 @@
 #include "sim/step/peak_report.hpp"
 
 #include <algorithm>
-#include <map>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 
 #include "graph/analysis/module_names.hpp"
 #include "sim/result/timeline.hpp"
@@ -25,11 +25,13 @@ Duration time_of(const StepProgram& program, const Scratch& scratch, std::uint32
   return {};
 }
 
-// Returns the layers by what they hold, largest first.
-std::vector<std::pair<std::string, Bytes>> by_bytes(const std::map<std::string, Bytes>& layers) {
+// Returns the layers by what they hold, largest first, then by name.
+std::vector<std::pair<std::string, Bytes>> by_bytes(
+    const std::unordered_map<std::string_view, Bytes>& layers) {
   std::vector<std::pair<std::string, Bytes>> sorted(layers.begin(), layers.end());
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+    return a.second != b.second ? a.second > b.second : a.first < b.first;
+  });
   return sorted;
 }
 
@@ -52,13 +54,12 @@ PeakReport report_peak(const TrainingGraph& graph, const Compiled& compiled, con
   const std::vector<AllocationId> live = live_allocations(program, scratch, peak);
   report.by_role = bytes_by_role(program, live);
   const ModuleNames modules(graph);
-  std::map<std::string, Bytes> layers;
+  std::unordered_map<std::string_view, Bytes> layers;
   for (AllocationId allocation : live) {
-    const std::string layer = names.layer_of(allocation);
     const StorageId storage = program.allocations[allocation].storage;
     const std::string_view module =
         storage.valid() ? modules.of(storage) : modules.of(names.made_by(allocation));
-    layers[std::string(module)] += program.allocations[allocation].bytes;
+    layers[module] += program.allocations[allocation].bytes;
     if (report.largest.size() == largest) continue;
     const bool initial = names.is_initial(allocation);
     report.largest.push_back(
@@ -66,7 +67,7 @@ PeakReport report_peak(const TrainingGraph& graph, const Compiled& compiled, con
          .bytes = program.allocations[allocation].bytes,
          .role = program.allocations[allocation].role,
          .op = initial ? std::string() : names.operator_name(names.made_by(allocation)),
-         .layer = layer});
+         .layer = names.layer_of(allocation)});
   }
   report.by_layer = peak_report_detail::by_bytes(layers);
   return report;
