@@ -107,10 +107,15 @@ void eviction(benchmark::State& state) {
   const Case made = training_case(100'000);
   std::int64_t events = 0;
   for (auto _ : state)
-    events += replay(made, static_cast<EvictionHeuristic>(state.range(0)), kRatio).events;
+    events += replay(made, static_cast<EvictionHeuristic>(state.range(0)), kRatio,
+                     static_cast<DeallocationMode>(state.range(1)))
+                  .events;
   state.SetItemsProcessed(events);
 }
-BENCHMARK(eviction)->DenseRange(0, 5)->ArgName("heuristic")->Unit(benchmark::kMillisecond);
+BENCHMARK(eviction)
+    ->ArgsProduct({benchmark::CreateDenseRange(0, 5, 1), benchmark::CreateDenseRange(0, 2, 1)})
+    ->ArgNames({"heuristic", "mode"})
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 
