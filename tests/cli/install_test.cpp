@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "tests/cli/command_runner.hpp"
+#include "tests/support/instrumented.hpp"
 
 namespace tidemark::testing::install_test {
 namespace {
@@ -93,6 +94,10 @@ TEST_SUITE("unit") {
     CHECK(contains(log, "checkpoint_every(period 1)"));
     if (geteuid() != 0 || !has("chroot")) {
       MESSAGE("skipped in part: chroot needs root");
+      return;
+    }
+    if (test::kInstrumented) {
+      MESSAGE("skipped in part: LeakSanitizer needs /proc, which is not there");
       return;
     }
     REQUIRE(succeeds(workspace,

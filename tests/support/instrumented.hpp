@@ -1,5 +1,5 @@
-// Whether a sanitizer is compiled in: the program then takes several times the time and the memory,
-// and limits of either are not checked.
+// Whether a sanitizer is compiled in: the program then takes several times the time and the memory:
+// limits of either are not checked, and it needs /proc to end.
 #pragma once
 
 namespace tidemark::test {
