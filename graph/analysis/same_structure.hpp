@@ -4,6 +4,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <tuple>
 
 #include "graph/ir/training_graph.hpp"
 
@@ -14,7 +15,10 @@ namespace tidemark {
 struct StructureDigest {
   std::uint64_t low = 0;
   std::uint64_t high = 0;
-  friend auto operator<=>(const StructureDigest&, const StructureDigest&) = default;
+  friend bool operator==(const StructureDigest&, const StructureDigest&) = default;
+  friend auto operator<=>(const StructureDigest& a, const StructureDigest& b) {
+    return std::tie(a.high, a.low) <=> std::tie(b.high, b.low);
+  }
 };
 
 // Returns the digest of everything that an order, its liveness and a program follow from but the

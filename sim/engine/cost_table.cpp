@@ -57,9 +57,10 @@ CostModel in_steps(const CostModel& alone, bool graphs, int ranks) {
   DeviceProfile profile = alone.profile();
   const double slowest = 1 - profile.matmul_spread * below_mean(ranks);
   if (graphs) profile.launch.kernel = profile.launch.in_graph;
-  for (const DType type : {DType::kFloat16, DType::kBFloat16})
+  for (const DType type : {DType::kFloat16, DType::kBFloat16}) {
     profile.matrix[static_cast<std::size_t>(type)].matmul_share *=
         profile.sustained_matmul * slowest;
+  }
   return CostModel(std::move(profile));
 }
 
