@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <string>
 
+#include <fmt/format.h>
+
 #include "graph/autodiff/gradient_tape.hpp"
+#include "graph/core/errors.hpp"
 #include "graph/operators/family.hpp"
 #include "graph/operators/forward_builder.hpp"
 #include "graph/operators/known_families.hpp"
@@ -201,7 +204,7 @@ void GradientTape::hold_root_gradients() {
 }
 
 // Returns what the training loop's variable names: the logits, or the fp32 copy of them on which
-// the loss is taken.
+// the loss is taken. Throws UserError where the model makes no such copy.
 TensorId GradientTape::returned_logits() const {
   if (options_.hold_output != HoldOutput::kFp32Logits) return graph_.logits;
   for (const Node& node : graph_.nodes) {
@@ -209,7 +212,12 @@ TensorId GradientTape::returned_logits() const {
     if (!reads || node.family != &cast_family() || node.outputs.empty()) continue;
     if (graph_.tensors[node.outputs[0]].dtype == DType::kFloat32) return node.outputs[0];
   }
-  return graph_.logits;
+  const DType dtype = graph_.tensors[graph_.logits].dtype;
+  if (dtype == DType::kFloat32) return graph_.logits;
+  throw UserError({}, "training.hold_output",
+                  fmt::format("fp32 is the copy that logits.float() makes, and {} makes none: its "
+                              "output is {}; write true, which holds the output",
+                              graph_.name, name_of(dtype)));
 }
 
 // Holds what the engine, the training loop and the model's forward name in variables.

@@ -296,7 +296,9 @@ std::string Decoder::read_word(const Value& value, std::span<const std::string_v
     return value.scalar;
   }
   const std::vector<std::string> candidates(words.begin(), words.end());
-  const std::string hint = value.is_scalar() ? did_you_mean(value.scalar, candidates) : "";
+  std::string hint = value.is_scalar() ? did_you_mean(value.scalar, candidates) : "";
+  const bool has_flags = std::find(words.begin(), words.end(), "true") != words.end();
+  if (has_flags && hint.empty() && value.is_scalar()) hint = hint_of_flag(value.scalar);
   throw UserError(value.location, path,
                   fmt::format("expected {}{}, found {}{}", words.size() > 1 ? "one of " : "",
                               decoder_detail::join(words, ", "), found(value), hint));

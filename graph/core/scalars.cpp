@@ -90,16 +90,7 @@ bool read_bool(const Value& value) {
     if (value.scalar == "true") return true;
     if (value.scalar == "false") return false;
   }
-  std::string hint;
-  if (value.is_scalar()) {
-    std::string word = value.scalar;
-    for (char& c : word)
-      c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    constexpr std::array<std::string_view, 5> kYes{"true", "yes", "on", "y", "1"};
-    constexpr std::array<std::string_view, 5> kNo{"false", "no", "off", "n", "0"};
-    if (std::find(kYes.begin(), kYes.end(), word) != kYes.end()) hint = "; write true";
-    if (std::find(kNo.begin(), kNo.end(), word) != kNo.end()) hint = "; write false";
-  }
+  const std::string hint = value.is_scalar() ? hint_of_flag(value.scalar) : "";
   refuse(fmt::format("expected true or false, found {}{}", found(value),
                      value.quoted && !hint.empty() ? hint + " without quotes" : hint));
 }
@@ -135,6 +126,16 @@ T read_quantity(const Value& value) {
 
 }  // namespace
 }  // namespace scalars_detail
+
+std::string hint_of_flag(std::string_view word) {
+  std::string lower(word);
+  for (char& c : lower)
+    c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  constexpr std::array<std::string_view, 5> kYes{"true", "yes", "on", "y", "1"};
+  constexpr std::array<std::string_view, 5> kNo{"false", "no", "off", "n", "0"};
+  if (std::find(kYes.begin(), kYes.end(), lower) != kYes.end()) return "; write true";
+  return std::find(kNo.begin(), kNo.end(), lower) != kNo.end() ? "; write false" : "";
+}
 
 template <Scalar T>
 T ScalarRules<T>::read(const Value& value, const Range& range) {

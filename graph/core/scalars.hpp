@@ -13,6 +13,9 @@
 
 namespace tidemark {
 
+// Returns "; write true" for yes, on and the like, "; write false" for their opposites, or "".
+[[nodiscard]] std::string hint_of_flag(std::string_view word);
+
 // A switch that may say how much instead: true, false or 8. The range is that of the number.
 using FlagOrNumber = std::variant<bool, int>;
 

@@ -291,7 +291,11 @@ report: {dir: out, formats: [json]}
     CHECK(refusal_with("training: {optimizer: adamm}\n")
               .starts_with("s.yaml:3:23: training.optimizer: "));
     CHECK(refusal_with("training: {hold_output: yes}\n") ==
-          "s.yaml:3:25: training.hold_output: expected one of false, true, fp32, found 'yes'");
+          "s.yaml:3:25: training.hold_output: expected one of false, true, fp32, found 'yes'; "
+          "write true");
+    CHECK(refusal_with("training: {hold_output: Off}\n") ==
+          "s.yaml:3:25: training.hold_output: expected one of false, true, fp32, found 'Off'; "
+          "write false");
     CHECK(refusal_with("training: 4\n") == "s.yaml:3:11: training: expected a mapping, found '4'");
   }
 
