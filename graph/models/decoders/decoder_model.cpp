@@ -233,7 +233,7 @@ class DecoderBuilder {
             b.split(b.linear("gate_up_proj", x, 2 * config_.ffn, config_.ffn_bias), config_.ffn, 2);
         y = b.multiply(halves[1], activated(halves[0]));
       } else {
-        const TensorId gate = activated(b.linear("gate_proj", x, config_.ffn, config_.ffn_bias));
+        const TensorId gate = activated(b.linear(names.gate, x, config_.ffn, config_.ffn_bias));
         y = b.multiply(gate, b.linear(names.up, x, config_.ffn, config_.ffn_bias));
       }
       y = b.linear(names.down, y, config_.width, config_.ffn_bias);

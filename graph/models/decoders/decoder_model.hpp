@@ -44,6 +44,7 @@ struct DecoderNames {
   std::string_view fused = "qkv_proj";  // queries, keys and values in one projection
   std::string_view output = "o_proj";
   std::string_view mlp = "mlp";
+  std::string_view gate = "gate_proj";
   std::string_view up = "up_proj";
   std::string_view down = "down_proj";
   std::string_view first_norm = "input_layernorm";

@@ -286,7 +286,9 @@ DecoderConfig litgpt_defaults() {
                     .attention = "attn",
                     .fused = "qkv",
                     .output = "proj",
+                    .gate = "fc_1",
                     .up = "fc_2",
+                    .down = "proj",
                     .first_norm = "norm_1",
                     .second_norm = "norm_2",
                     .final_norm = "ln_f"}};
