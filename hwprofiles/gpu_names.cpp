@@ -3,6 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
+#include <cstdlib>
+#include <optional>
+#include <system_error>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -80,7 +85,9 @@ struct Kin {
   std::string_view difference;
 };
 
-// Those with more parts come first. Chips and memories by the makers' data sheets, recalled.
+// Those with more parts come first. Chips, memories and rates are those of the makers' data sheets
+// of both cards (NVIDIA's and AMD's product pages), recalled, not verified; they are words of a
+// message and no figure of a simulation.
 constexpr auto kKin = std::to_array<Kin>({
     {"h200 nvl", "h200-sxm-141gb", "the same chip and memory as a PCIe card of 600 W"},
     {"v100 pcie", "v100-pcie-32gb", "the same card with another memory"},
@@ -106,7 +113,8 @@ constexpr auto kKin = std::to_array<Kin>({
      "the same chip at a fraction of its rate, with 96 GB of faster memory"},
     {"b300", "b200-sxm-192gb", "its generation with more memory"},
     {"gb300", "gb200", "its generation with more memory"},
-    {"l40", "l40s-48gb", "the same chip and memory with less power"},
+    {"l40", "l40s-48gb",
+     "the same chip and memory with half the rate of matrix products and less power"},
     {"3080", "rtx-3090-24gb", "the same chip with fewer multiprocessors and less memory"},
     {"4080", "rtx-4090-24gb", "a smaller chip of its generation, with 16 GB"},
     {"5080", "rtx-5090-32gb", "a smaller chip of its generation, with 16 GB"},
@@ -125,14 +133,49 @@ bool has_all(std::span<const std::string> parts, std::string_view wanted) {
   return true;
 }
 
+// Returns the gigabytes that a name states: 80 of a100-sxm-80gb.
+std::optional<int> memory_of(std::span<const std::string> parts) {
+  for (const std::string& part : parts) {
+    int gigabytes = 0;
+    const char* const end = part.data() + part.size();
+    const auto [at, fault] = std::from_chars(part.data(), end, gigabytes);
+    if (fault == std::errc{} && std::string_view(at, end) == "gb") return gigabytes;
+  }
+  return std::nullopt;
+}
+
+// Returns the gigabytes of the card of which "3g.40gb" is a slice. The memory is cut into eighths:
+// 1g has one, 2g two, 3g and 4g four, 7g all (NVIDIA's MIG user guide, profiles of A100 and H100).
+std::optional<int> memory_of_card(std::span<const std::string> slice) {
+  constexpr auto kEighths = std::to_array<std::pair<std::string_view, int>>(
+      {{"1g", 1}, {"2g", 2}, {"3g", 4}, {"4g", 4}, {"7g", 8}});
+  const std::optional<int> memory = memory_of(slice);
+  for (const auto& [profile, eighths] : kEighths) {
+    if (memory && has(slice, profile)) return *memory * 8 / eighths;
+  }
+  return std::nullopt;
+}
+
 // Returns whether a part of a name says the form or the memory rather than the chip.
 bool is_variant(std::string_view part) {
   return part == "sxm" || part == "pcie" || part == "nvl" || part == "rtx" ||
          part.ends_with("gb") || part.ends_with("tb");
 }
 
-// Returns the profiles of the chip that is named, those that have most parts in common first; none
-// where the name says another chip.
+// Orders profiles by how far their memory is from the wanted one, then modules before cards.
+void sort_by_distance(std::vector<std::string>& profiles, std::optional<int> wanted) {
+  const auto distance = [&](const std::string& profile) {
+    const std::vector<std::string> parts = parts_of(profile);
+    const std::optional<int> memory = memory_of(parts);
+    const int apart = wanted && memory ? std::abs(*wanted - *memory) : 0;
+    return std::tuple(apart, !has(parts, "sxm"), parts.size(), profile);
+  };
+  std::sort(profiles.begin(), profiles.end(),
+            [&](const std::string& a, const std::string& b) { return distance(a) < distance(b); });
+}
+
+// Returns the profiles of the chip that is named that have most parts in common; none where the
+// name says another chip.
 std::vector<std::string> of_the_same_chip(std::span<const std::string> wanted,
                                           std::span<const std::string> profiles) {
   std::vector<std::pair<std::size_t, std::string>> found;
@@ -214,6 +257,8 @@ std::string nearest_gpu(std::string_view name, std::span<const std::string> prof
   std::vector<std::string> parts = gpu_names_detail::telling_parts(name);
   const auto slice = std::find(parts.begin(), parts.end(), "mig");
   const bool sliced = slice != parts.end();
+  const std::optional<int> of_slice =
+      gpu_names_detail::memory_of_card(std::span(slice, parts.end()));
   parts.erase(slice, parts.end());
   for (const gpu_names_detail::Kin& kin : gpu_names_detail::kKin) {
     const bool known = std::find(profiles.begin(), profiles.end(), kin.profile) != profiles.end();
@@ -221,8 +266,10 @@ std::string nearest_gpu(std::string_view name, std::span<const std::string> prof
       return gpu_names_detail::say_nearest(kin.profile, kin.difference, kin.profile);
   }
   if (std::string hint = did_you_mean(name, profiles); !hint.empty()) return hint;
-  const std::vector<std::string> same = gpu_names_detail::of_the_same_chip(parts, profiles);
+  std::vector<std::string> same = gpu_names_detail::of_the_same_chip(parts, profiles);
   if (same.empty()) return {};
+  const std::optional<int> stated = gpu_names_detail::memory_of(parts);
+  gpu_names_detail::sort_by_distance(same, stated ? stated : of_slice);
   return gpu_names_detail::say_nearest(
       fmt::format("{}", fmt::join(same, ", ")),
       sliced ? "of which a MIG slice is a part" : "another memory, form or version of it",

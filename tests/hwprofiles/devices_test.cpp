@@ -224,8 +224,13 @@ TEST_SUITE("unit") {
     const std::vector<std::string> known = profile_names(kFolder);
     const std::vector<std::pair<std::string, std::string>> nearest{
         {"NVIDIA A40", "rtx-a6000-48gb (the same chip with slower memory)"},
-        {"NVIDIA A100-SXM-64GB", "are a100-sxm-40gb, a100-sxm-80gb (another memory"},
+        {"NVIDIA A100-SXM-64GB", "are a100-sxm-80gb, a100-sxm-40gb (another memory"},
         {"NVIDIA A100-SXM4-80GB MIG 3g.40gb", "is a100-sxm-80gb (of which a MIG slice is a part)"},
+        {"NVIDIA H100 64GB", "are h100-sxm-80gb, h100-pcie-80gb, h100-nvl-94gb, h100-sxm-96gb"},
+        {"NVIDIA H100 MIG 3g.40gb", "are h100-sxm-80gb, h100-pcie-80gb"},
+        {"NVIDIA H100 MIG 3g.47gb", "are h100-nvl-94gb, h100-sxm-96gb"},
+        {"NVIDIA A100 MIG 1g.5gb", "are a100-sxm-40gb, a100-pcie-40gb"},
+        {"NVIDIA L40", "l40s-48gb (the same chip and memory with half the rate of matrix"},
         {"NVIDIA A800-SXM4-80GB", "a100-sxm-80gb (the same chip with a slower NVLink)"},
         {"Tesla V100-PCIE-16GB", "v100-pcie-32gb"},
         {"NVIDIA H200 NVL", "h200-sxm-141gb"},
