@@ -25,6 +25,9 @@ void decode_base(const Decoder& d, LoraOptions& options) {
     if (d.has("implementation"))
       d.fail_at("implementation", "says who quantises, but base: " + base + " is not quantised");
     if (d.has("block")) d.fail_at("block", "is of quantised bases, and base: " + base + " is none");
+    if (d.has("quantise_head")) {
+      d.fail_at("quantise_head", "is for quantised bases, and base: " + base + " is none");
+    }
     if (prepares) d.fail_at("prepare", "is for quantised bases, and base: " + base + " is none");
     return;
   }

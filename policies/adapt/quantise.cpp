@@ -116,9 +116,7 @@ class Quantised {
       inputs.push_back(state);
     Attributes attributes = node.attributes;
     attributes.set("format", std::string(options_.format->name));
-    attributes.set("library",
-                   std::string(options_.format->library == QuantisedBy::kTorchao ? "torchao"
-                                                                                 : "bitsandbytes"));
+    attributes.set("library", options_.library);
     attributes.set("block", options_.block);
     const NodeId made = copy.result().add_node(quantised_linear_family(), std::move(inputs),
                                                std::move(attributes), node.layer);
@@ -193,9 +191,11 @@ NodeId head_of(const Graph& graph) {
 }
 
 QuantiseOptions decode_quantise(const Decoder& d, const std::string& name) {
-  static constexpr std::string_view kLibraries[] = {"bitsandbytes", "torchao"};
+  static constexpr std::string_view kLibraries[] = {"bitsandbytes", "bitsandbytes-0.42", "torchao"};
   const std::string library = d.optional_word("implementation", kLibraries, "bitsandbytes");
   QuantiseOptions options{.format = find_quantised_format(name, library)};
+  options.library = library;
+  options.keeps_head = !d.optional<bool>("quantise_head", false);
   options.block = d.optional<std::int64_t>("block", 64, between(32, 4096));
   if (options.format == nullptr) {
     d.fail_at("implementation",

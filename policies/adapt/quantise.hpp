@@ -16,13 +16,14 @@ struct QuantiseOptions {
   NamePatterns patterns;    // names of the weights that are quantised
   // The product that makes the model's output stays as it is, unless it is the only one.
   bool keeps_head = true;
+  std::string library;  // the word of `implementation`, for the operators
   // Casts all other weights of 16 bits to fp32 (peft's prepare_model_for_kbit_training).
   bool upcasts_rest = false;
   std::string policy;  // the policy that asks for it, for messages
 };
 
-// Reads `block` and `implementation` beside the name of a format. Throws UserError for a name that
-// the implementation does not have.
+// Reads `block`, `implementation` and `quantise_head` beside the name of a format. Throws UserError
+// for a name that the implementation does not have.
 [[nodiscard]] QuantiseOptions decode_quantise(const Decoder& d, const std::string& name);
 
 // Quantised weights are frozen. Tied weights, those of trained layers and bare parameters stay.

@@ -50,12 +50,13 @@ std::string refusal(const std::string& policies) {
 }
 
 // A small Llama under several policies.
-PointResult llama(const std::string& policies, int count = 1, const std::string& training = "") {
+PointResult llama(const std::string& policies, int count = 1, const std::string& training = "",
+                  const std::string& precision = "bf16") {
   return simulated(fmt::format(
       "model: {{preset: llama-3-8b, layers: 2, width: 64, heads: 8, kv_heads: 4, ffn: 96, "
       "vocab: 512}}\nhardware: {{gpu: h100-sxm-80gb, count: {}}}\n"
-      "training: {{micro_batch: 2, sequence: 32, precision: bf16{}}}\npolicies: [{}]\n",
-      count, training, policies));
+      "training: {{micro_batch: 2, sequence: 32, precision: {}{}}}\npolicies: [{}]\n",
+      count, precision, training, policies));
 }
 
 }  // namespace
@@ -101,6 +102,51 @@ TEST_SUITE("unit") {
     CHECK(point.trainable_parameter_count.count == 4 * features);
     CHECK(point.parameters.count == quantised + rest + 4 * 4 * features);
     CHECK(point.dequantise > Duration{});
+  }
+
+  TEST_CASE("bitsandbytes 0.42 keeps the inputs of its products and dequantises in fp16") {
+    const std::string lora = "lora: {rank: 4, targets: all-linear, base: nf4";
+    const PointResult today = llama(lora + "}");
+    const PointResult early = llama(lora + ", implementation: bitsandbytes-0.42}");
+    CHECK(early.parameters == today.parameters);
+    // Of 64 tokens in bf16: the results of the norms of width 64 and the products of gate and up of
+    // width 96. Attention keeps the input of o_proj in both, and that of the first q_proj needs no
+    // gradient.
+    CHECK(early.saved_activations.count - today.saved_activations.count ==
+          64 * 2 * (3 * 64 + 2 * 96));
+    CHECK(early.dequantise > today.dequantise);
+    // In fp16 there is nothing to convert, and the adapters' inputs of fp32 stay what they are.
+    CHECK(llama(lora + ", implementation: bitsandbytes-0.42}", 1, "", "fp16").dequantise ==
+          llama(lora + "}", 1, "", "fp16").dequantise);
+  }
+
+  TEST_CASE("the head is quantised where it is asked for") {
+    const std::string lora = "lora: {rank: 4, targets: [q_proj], base: nf4";
+    const PointResult kept = llama(lora + "}");
+    const PointResult quantised = llama(lora + ", quantise_head: true}");
+    // 512 x 64 weights: 2 bytes each, or half a byte, 4 bytes per block of 64, and a table.
+    const std::int64_t weights = 512 * 64;
+    CHECK(kept.parameters.count - quantised.parameters.count ==
+          2 * weights - (weights / 2 + 4 * weights / 64 + 64));
+    CHECK(refusal("lora: {quantise_head: true}").find("is for quantised bases") !=
+          std::string::npos);
+  }
+
+  TEST_CASE("adapters name the modules of litgpt's Llama as litgpt does") {
+    const auto trained = [](const std::string& targets) {
+      return simulated(
+                 "model: {preset: litgpt, layers: 2, width: 64, heads: 8, kv_heads: 8, "
+                 "head_width: 8, ffn: 96, vocab: 512}\nhardware: h100-sxm-80gb\n"
+                 "training: {micro_batch: 2, sequence: 32, precision: bf16}\n"
+                 "policies: [lora: {rank: 4, targets: [" +
+                 targets + "]}]\n")
+          .trainable_parameter_count.count;
+    };
+    // Per layer: qkv 192 x 64, the projections of attention 64 x 64 and of the MLP 64 x 96, fc_1
+    // and fc_2 96 x 64; the head 512 x 64.
+    CHECK(trained("qkv, attn.proj, fc_1, fc_2, mlp.proj, lm_head") ==
+          4 * (2 * (256 + 128 + 3 * 160) + 576));
+    CHECK(trained("proj") == 4 * 2 * (128 + 160));
   }
 
   TEST_CASE("what trains nothing by mistake is a warning") {

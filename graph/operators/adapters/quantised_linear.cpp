@@ -19,6 +19,13 @@ const QuantisedFormat& format_of(const NodeView& node) {
                                 node.attributes().text("library"));
 }
 
+// Until 0.43 bitsandbytes quantised a weight in fp16 (Params4bit.cuda, and Lightning Fabric with
+// it), so that it is dequantised in fp16 and converted, and MatMul4Bit kept its input until 0.43.2
+// (pull request 1270).
+bool is_of_0_42(const NodeView& node) {
+  return node.attributes().text("library") == "bitsandbytes-0.42";
+}
+
 std::vector<Tensor> parts_of(const NodeView& node) {
   std::vector<Tensor> parts{node.input(kLinearWeight)};
   for (std::size_t i = kFirstState; i < node.input_count(); ++i)
@@ -46,6 +53,12 @@ BackwardKernel dequantise(const NodeView& node, const Tensor& weight) {
     kernel.temporary = Bytes(12 * elements.count + elements.count / 32);
   } else if (format.nested) {
     kernel.temporary = bytes_of(DType::kFloat32, Elements(elements.count / block));
+  }
+  if (is_of_0_42(node) && weight.dtype != DType::kFloat16) {
+    const Bytes half = bytes_of(DType::kFloat16, elements);
+    kernel.temporary += half;
+    kernel.work.read += half;
+    kernel.work.written += half;
   }
   return kernel;
 }
@@ -122,11 +135,12 @@ ForwardKernel forward(const NodeView& node) {
   return {.work = matmul_work(node.input(kLinearX).dtype, m, n, k, 1)};
 }
 
-// MatMul4Bit keeps the codes alone, since 0.43.2; MatMul8bitLt keeps its input as well.
+// MatMul4Bit keeps the codes alone, but in 0.42; MatMul8bitLt keeps its input as well.
 void save(SavedSet& saved) {
   const NodeView& node = saved.node();
   if (!node.needs_gradient(kLinearX)) return;
-  if (format_of(node).codes == DType::kInt8) saved.input(kLinearX);
+  const bool is_int8 = format_of(node).codes == DType::kInt8;
+  if (is_int8 || is_of_0_42(node)) saved.input(kLinearX);
   saved.input(kLinearWeight);
 }
 
