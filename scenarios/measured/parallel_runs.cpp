@@ -4,9 +4,9 @@
 // torchtitan has FSDP 2 in blocks. Until its pull request 1094 (April 2025) the root had embedding
 // and head, and the last block stayed gathered; since then both are units of their own
 // (parallelize_llama.py). Until 391 (June 2024) the loop kept the model's fp32 logits through
-// backward. Until 2025 blocks alone were compiled, since then the loss as well. The optimizer is
-// fused since 881 (February 2025), unless a row says so before. Context parallelism gathers keys
-// and values. Documents other than docs/performance are taken to be of the newest version.
+// backward. Blocks are compiled, and the loss since 642 (October 2024), but from 755 (December
+// 2024) until 1033 (April 2025). The optimizer is fused since 881 (February 2025), unless a row
+// says so before. Context parallelism gathers keys and values.
 //
 // atorch has FSDP 1 of fp32 units under torch.autocast; its DeepSpeed pipelines have no sequence
 // parallelism. Thunder's benchmark trains litgpt's models, and its loop names the logits until the
@@ -16,7 +16,7 @@
 #include <cctype>
 #include <charconv>
 #include <initializer_list>
-#include <optional>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -80,30 +80,47 @@ System system_of(const std::string& source) {
   return contains(source, "Megatron") ? System::kMegatron : System::kOther;
 }
 
-// Returns the number of the pull request or issue of torchtitan that a source names, as in
-// "pytorch/torchtitan#165"; nullopt for a document. Throws NotMapped for the thread of another
-// repository, whose numbers say nothing of torchtitan's version.
-std::optional<int> thread_of(const std::string& source) {
+// The pull requests of torchtitan that changed a rule, in order.
+constexpr int kDropsLogits = 391;        // "del logits", June 2024
+constexpr int kCompilesTheLoss = 642;    // October 2024
+constexpr int kLeavesTheLoss = 755;      // "turning off compile on loss function", December 2024
+constexpr int kFusesTheOptimizer = 881;  // February 2025
+constexpr int kCompilesTheLossAgain = 1033;  // build_loss_fn, April 2025 at the latest
+constexpr int kSplitsTheRoot = 1094;         // April 2025
+
+// Returns how far torchtitan was in a row: the number of the newest pull request in it. A thread
+// is as far as its own number, as in "pytorch/torchtitan#165". docs/performance ran Llama 3.1 405B,
+// of July 2024, before the rules after. torchao's runs of torchtitan 0.0.2 are of PyTorch 2.7.0a0
+// with torchao 0.10, from between the end of February and March 2025. Other documents are taken to
+// be of today. Throws NotMapped for the thread of another repository, whose numbers say nothing of
+// torchtitan's version.
+int torchtitan_of(const RowReader& row) {
   constexpr std::string_view kThread = "pytorch/torchtitan#";
-  if (!contains(source, "#")) return std::nullopt;
-  int number = 0;
-  const char* const end = source.data() + source.size();
-  const bool read = source.starts_with(kThread) &&
-                    std::from_chars(source.data() + kThread.size(), end, number).ec == std::errc{};
-  if (!read || number < 1) throw NotMapped{"a version of torchtitan that is not stated"};
-  return number;
+  const std::string& source = row.text("source");
+  if (contains(source, "#")) {
+    int number = 0;
+    const char* const end = source.data() + source.size();
+    const bool read =
+        source.starts_with(kThread) &&
+        std::from_chars(source.data() + kThread.size(), end, number).ec == std::errc{};
+    if (!read || number < 1) throw NotMapped{"a version of torchtitan that is not stated"};
+    return number;
+  }
+  if (contains(source, "docs/performance")) return kDropsLogits;
+  return contains(row.text("other"), "torchtitan 0.0.2") ? kFusesTheOptimizer
+                                                         : std::numeric_limits<int>::max();
 }
 
-// The pull requests of torchtitan that changed a rule.
-constexpr int kDropsLogits = 391;  // "del logits", June 2024
-// The pull request of the compiled loss is not known; it came between the runs of 773 and of 1884.
-constexpr int kCompilesTheLoss = 800;
-constexpr int kFusesTheOptimizer = 881;  // February 2025
-constexpr int kSplitsTheRoot = 1094;     // April 2025
+bool compiles_the_loss(int torchtitan) {
+  const bool at_first = torchtitan >= kCompilesTheLoss && torchtitan < kLeavesTheLoss;
+  return at_first || torchtitan >= kCompilesTheLossAgain;
+}
 
-bool is_before(int change, const std::string& source) {
-  const std::optional<int> thread = thread_of(source);
-  return thread ? *thread < change : contains(source, "docs/performance");
+// Returns the setting of the ranks that share a shard, where replicas of it add up to more.
+std::string replicated_shard_of(const RowReader& row) {
+  const std::int64_t group = ranks_of(row, "zero_group");
+  const std::int64_t ranks = ranks_of(row, "dp") * ranks_of(row, "cp");
+  return group > 1 && group < ranks ? fmt::format(", shard: {}", group) : "";
 }
 
 std::string model_of(const RowReader& row, System system) {
@@ -127,22 +144,21 @@ std::string model_of(const RowReader& row, System system) {
       row.count("ffn"), row.count("vocab"), row.count("seq"));
 }
 
-// Returns the FSDP policy of torchtitan at the time of the row.
+// Returns the FSDP policy of torchtitan at the time of the row. Pipelines keep what is gathered
+// until the last micro-batch (parallelize_llama.py; its policy "default" reshards without them).
 std::string torchtitan_shards(const RowReader& row) {
-  const bool resharded = row.text("zero") == "3";
-  const std::string whether = resharded ? "true" : "false";
-  if (contains(row.text("parallelism"), "FSDP1")) {
-    return fmt::format(
-        "fsdp: {{version: 1, reshard_after_forward: {}, param_dtype: bf16, reduce_dtype: fp32}}",
-        whether);
-  }
-  const std::string units =
-      is_before(kSplitsTheRoot, row.text("source"))
-          ? fmt::format("keep_gathered: [layers.{}]", row.count("layers") - 1)
-          : std::string("units: [embed_tokens, blocks, [norm, lm_head]], keep_gathered: [lm_head]");
-  return fmt::format(
-      "fsdp: {{version: 2, reshard_after_forward: {}, param_dtype: bf16, reduce_dtype: fp32, {}}}",
-      whether, units);
+  const bool pipelined = ranks_of(row, "pp") > 1;
+  const bool resharded = row.text("zero") == "3" && !pipelined;
+  const std::string rest =
+      fmt::format("reshard_after_forward: {}, param_dtype: bf16, reduce_dtype: fp32{}", resharded,
+                  replicated_shard_of(row));
+  if (contains(row.text("parallelism"), "FSDP1"))
+    return fmt::format("fsdp: {{version: 1, {}}}", rest);
+  const bool split = torchtitan_of(row) >= kSplitsTheRoot;
+  const std::string units = split ? ", units: [embed_tokens, blocks, [norm, lm_head]]" : "";
+  const std::string kept = split ? "lm_head" : fmt::format("layers.{}", row.count("layers") - 1);
+  return fmt::format("fsdp: {{version: 2, {}{}{}}}", rest, units,
+                     resharded ? fmt::format(", keep_gathered: [{}]", kept) : "");
 }
 
 std::string shards_of(const RowReader& row, System system) {
@@ -152,13 +168,11 @@ std::string shards_of(const RowReader& row, System system) {
   if (system == System::kMegatron) return "distributed_optimizer: {}";
   if (system == System::kTorchtitan) return torchtitan_shards(row);
   if (stage == "1") return "zero: {stage: 1}";
-  const std::int64_t group = ranks_of(row, "zero_group");
-  const std::int64_t ranks = ranks_of(row, "dp") * ranks_of(row, "cp");
   const bool casts = row.text("precision_norm") == "bf16_fsdp";
   return fmt::format("fsdp: {{version: {}, reshard_after_forward: {}{}{}}}",
                      contains(row.text("parallelism"), "FSDP2") ? 2 : 1,
                      stage == "3" ? "true" : "false", casts ? ", param_dtype: bf16" : "",
-                     group > 1 && group < ranks ? fmt::format(", shard: {}", group) : "");
+                     replicated_shard_of(row));
 }
 
 std::string pipeline_of(const RowReader& row) {
@@ -178,19 +192,6 @@ std::string pipeline_of(const RowReader& row) {
                        chunks > 1 ? fmt::format(", chunks: {}", chunks) : "");
   }
   throw NotMapped{fmt::format("schedule {}", row.text("schedule"))};
-}
-
-std::string recompute_of(const RowReader& row) {
-  constexpr auto kPolicies = std::to_array<std::pair<std::string_view, std::string_view>>(
-      {{"none", ""},
-       {"full", "checkpoint_every: {period: 1}"},
-       {"selective", "megatron_selective: {}"},
-       {"selective_layer", "checkpoint: {every_other: 2}"},
-       {"selective_op", "selective: {save: [attention, linear], every_other: [linear]}"}});
-  for (const auto& [published, policy] : kPolicies) {
-    if (row.text("recompute_norm") == published) return std::string(policy);
-  }
-  throw NotMapped{fmt::format("recomputation {}", row.text("recompute_norm"))};
 }
 
 // Returns the module of scenarios that a row calls "q" or "q_proj".
@@ -261,48 +262,36 @@ std::vector<std::string> policies_of(const RowReader& row, System system, int gp
   return policies;
 }
 
-std::string precision_of(const RowReader& row) {
-  const std::string& precision = row.text("precision_norm");
-  // "bf16 + mxfp8 linears"; "bf16 + float8 linears" are fp8_fsdp.
+// "bf16 + mxfp8 linears"; "bf16 + float8 linears" are fp8_fsdp.
+void require_plain_linears(const RowReader& row) {
   if (contains(row.text("precision"), " linears")) throw NotMapped{"linear layers of 8 or 4 bits"};
-  if (precision == "bf16_fsdp") return "fp32";
-  if (precision == "fp16_or_bf16_mixed") return "bf16_mixed";
-  constexpr auto kSame =
-      std::to_array<std::string_view>({"fp32", "tf32", "fp16_autocast", "bf16_autocast",
-                                       "fp16_mixed", "bf16_mixed", "bf16", "fp16", "fp8_mixed"});
-  for (const std::string_view same : kSame) {
-    if (precision == same) return precision;
-  }
-  throw NotMapped{fmt::format("precision {}", precision)};
 }
 
 std::string optimizer_with(const RowReader& row, System system) {
-  const bool fused =
-      affirms(row.text("optimizer"), "fused") || affirms(row.text("other"), "fused") ||
-      (system == System::kTorchtitan && !is_before(kFusesTheOptimizer, row.text("source")));
+  const bool fused = affirms(row.text("optimizer"), "fused") ||
+                     affirms(row.text("other"), "fused") ||
+                     (system == System::kTorchtitan && torchtitan_of(row) >= kFusesTheOptimizer);
   std::string name = optimizer_of(row);
   if (name != "adam" && name != "adamw") return name;
   return fmt::format("{{name: {}, implementation: {}}}", name, fused ? "fused" : "foreach");
 }
 
 std::string training_of(const RowReader& row, System system) {
+  require_plain_linears(row);
+  const std::string precision = precision_of(row);
   std::string training =
       fmt::format("micro_batch: {}, accumulate: {}, sequence: {}, precision: {}, optimizer: {}",
                   row.count("micro_batch"), ranks_of(row, "accumulation"), row.count("seq"),
-                  precision_of(row), optimizer_with(row, system));
+                  precision, optimizer_with(row, system));
   if (affirms(row.text("other"), "compile") || affirms(row.text("other"), "inductor")) {
-    const bool blocks =
-        system == System::kThunder ||
-        (system == System::kTorchtitan && is_before(kCompilesTheLoss, row.text("source")));
+    const bool blocks = system == System::kThunder ||
+                        (system == System::kTorchtitan && !compiles_the_loss(torchtitan_of(row)));
     training += blocks ? ", compile: regional" : ", compile: inductor";
   }
-  const std::string precision = precision_of(row);
   if (precision == "fp16_autocast" || precision == "fp16_mixed")
     training += ", loss_scale: dynamic";
-  if (system == System::kTorchtitan) {
-    const std::optional<int> thread = thread_of(row.text("source"));
-    if (thread && *thread < kDropsLogits) training += ", hold_output: fp32";
-  }
+  if (system == System::kTorchtitan && torchtitan_of(row) < kDropsLogits)
+    training += ", hold_output: fp32";
   if (system == System::kThunder) training += ", hold_output: true";
   return training;
 }

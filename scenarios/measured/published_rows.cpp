@@ -2,6 +2,7 @@
 
 #include <array>
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -74,6 +75,39 @@ std::string optimizer_of(const RowReader& row) {
     if (published == same) return published;
   }
   throw NotMapped{fmt::format("optimizer {}", published)};
+}
+
+std::string precision_of(const RowReader& row) {
+  constexpr auto kPrecisions = std::to_array<std::pair<std::string_view, std::string_view>>(
+      {{"fp32", "fp32"},
+       {"tf32", "tf32"},
+       {"fp16_autocast", "fp16_autocast"},
+       {"bf16_autocast", "bf16_autocast"},
+       {"fp16_mixed", "fp16_mixed"},
+       {"bf16_mixed", "bf16_mixed"},
+       {"fp16_or_bf16_mixed", "bf16_mixed"},
+       {"fp8_mixed", "fp8_mixed"},
+       {"bf16", "bf16"},
+       {"fp16", "fp16"},
+       {"bf16_fsdp", "fp32"}});
+  for (const auto& [published, precision] : kPrecisions) {
+    if (row.text("precision_norm") == published) return std::string(precision);
+  }
+  throw NotMapped{fmt::format("precision {}", row.text("precision_norm"))};
+}
+
+std::string recompute_of(const RowReader& row) {
+  constexpr auto kPolicies = std::to_array<std::pair<std::string_view, std::string_view>>(
+      {{"none", ""},
+       {"full", "checkpoint_every: {period: 1}"},
+       {"selective", "megatron_selective: {}"},
+       {"selective_attention", "megatron_selective: {}"},
+       {"selective_layer", "checkpoint: {every_other: 2}"},
+       {"selective_op", "selective: {save: [attention, linear], every_other: [linear]}"}});
+  for (const auto& [published, policy] : kPolicies) {
+    if (row.text("recompute_norm") == published) return std::string(policy);
+  }
+  throw NotMapped{fmt::format("recomputation {}", row.text("recompute_norm"))};
 }
 
 std::string policy_list(const std::vector<std::string>& policies) {

@@ -35,6 +35,14 @@ struct PublishedDevice {
 // where it is empty. Throws NotMapped for others.
 [[nodiscard]] std::string optimizer_of(const RowReader& row);
 
+// Returns the precision of a row's scenario. fp32 parameters that are gathered in bf16 are those of
+// "bf16_fsdp", whose policy says the rest. Throws NotMapped for others.
+[[nodiscard]] std::string precision_of(const RowReader& row);
+
+// Returns the policy that recomputes what a row says, empty where it recomputes nothing. Throws
+// NotMapped for others.
+[[nodiscard]] std::string recompute_of(const RowReader& row);
+
 [[nodiscard]] std::string policy_list(const std::vector<std::string>& policies);
 
 // Reads the rows that are usable for their metric; scenario_of() returns the YAML of one and may

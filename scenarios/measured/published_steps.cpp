@@ -52,30 +52,18 @@ std::string model_of(const RowReader& row) {
   throw NotMapped{fmt::format("model family {}", family)};
 }
 
-std::string precision_of(const RowReader& row, bool& sharded_bf16) {
-  const std::string& precision = row.text("precision_norm");
-  sharded_bf16 = precision == "bf16_fsdp";
-  if (sharded_bf16) return "fp32";
-  if (precision == "fp16_or_bf16_mixed") return "bf16_mixed";
-  constexpr auto kSame =
-      std::to_array<std::string_view>({"fp32", "tf32", "fp16_autocast", "bf16_autocast",
-                                       "fp16_mixed", "bf16_mixed", "bf16", "fp16"});
-  for (const std::string_view same : kSame) {
-    if (precision == same) return precision;
-  }
-  if (precision == "nf4_lora") return "bf16";
-  throw NotMapped{fmt::format("precision {}", precision)};
-}
-
 // The adapters of a row. Where all products have one, their modules are named; queries and values
 // alone are peft's default. litgpt's adapters have the model's type, a dropout of 0.05 and, in
-// Llama, the one projection of queries, keys and values.
+// Llama, the one projection of queries, keys and values. It takes bitsandbytes 0.42 alone (lora.py
+// warns of others), and Lightning Fabric replaces every linear layer, the head's as well.
 std::string lora_of(const RowReader& row) {
   const bool quantised = row.text("quantised") != "none";
   std::string targets;
   if (row.text("lora_targets") == "q+k+v+o+mlp+head") {
     targets = row.text("model_family") == "phi3"
                   ? ", targets: [qkv_proj, o_proj, gate_up_proj, down_proj, lm_head]"
+              : is_of_litgpt(row)
+                  ? ", targets: [qkv, attn.proj, fc_1, fc_2, mlp.proj, lm_head]"
                   : ", targets: [q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, "
                     "lm_head]";
   } else if (row.text("lora_targets") != "q+v") {
@@ -84,8 +72,10 @@ std::string lora_of(const RowReader& row) {
     targets = ", targets: [qkv]";
   }
   const char* const litgpt = is_of_litgpt(row) ? ", dtype: bf16, dropout: 0.05" : "";
-  return fmt::format("lora: {{rank: {}{}{}{}}}", row.count("lora_rank"), targets, litgpt,
-                     quantised ? ", base: " + row.text("quantised") : "");
+  std::string base = quantised ? ", base: " + row.text("quantised") : "";
+  if (quantised && is_of_litgpt(row))
+    base += ", implementation: bitsandbytes-0.42, quantise_head: true";
+  return fmt::format("lora: {{rank: {}{}{}{}}}", row.count("lora_rank"), targets, litgpt, base);
 }
 
 std::vector<std::string> policies_of(const RowReader& row, bool sharded_bf16, int gpus) {
@@ -106,8 +96,11 @@ std::vector<std::string> policies_of(const RowReader& row, bool sharded_bf16, in
   // Composer, in which llm-foundry trains MPT, gathers behind a unit's backward unless it is told
   // otherwise.
   const std::string gathers = row.text("model_family") == "mpt" ? ", prefetch: post" : "";
+  // litgpt's loop reduces no gradients before the last micro-batch (fabric.no_backward_sync).
+  const char* const unsynced =
+      is_of_litgpt(row) && ranks_of(row, "accumulation") > 1 ? ", no_sync: true" : "";
   if (gpus > 1 && stage == "3")
-    policies.push_back(fmt::format("fsdp: {{version: 1{}{}}}", mixed, gathers));
+    policies.push_back(fmt::format("fsdp: {{version: 1{}{}{}}}", mixed, gathers, unsynced));
   if (gpus > 1 && stage == "2") {
     policies.push_back(
         fmt::format("fsdp: {{version: 1, reshard_after_forward: false{}{}}}", mixed, gathers));
@@ -119,10 +112,8 @@ std::vector<std::string> policies_of(const RowReader& row, bool sharded_bf16, in
   } else if (finetune != "pretrain" && finetune != "full") {
     throw NotMapped{fmt::format("fine-tuning by {}", finetune)};
   }
-  const std::string& recompute = row.text("recompute_norm");
-  if (recompute == "full") policies.emplace_back("checkpoint_every: {period: 1}");
-  if (recompute == "selective_attention") policies.emplace_back("megatron_selective: {}");
-  if (recompute == "selective_op") throw NotMapped{"recomputation selective_op"};
+  if (std::string recompute = recompute_of(row); !recompute.empty())
+    policies.push_back(std::move(recompute));
   return policies;
 }
 
@@ -144,8 +135,9 @@ std::int64_t length_of(const RowReader& row) {
 }
 
 std::string scenario_of(const RowReader& row, const PublishedDevice& device) {
-  bool sharded_bf16 = false;
-  const std::string precision = precision_of(row, sharded_bf16);
+  const std::string& published = row.text("precision_norm");
+  const bool sharded_bf16 = published == "bf16_fsdp";
+  const std::string precision = published == "nf4_lora" ? "bf16" : precision_of(row);
   const std::vector<std::string> policies = policies_of(row, sharded_bf16, device.count);
   if (sharded_bf16 && policies.empty()) throw NotMapped{"bf16_fsdp without shards"};
   std::string training = fmt::format(

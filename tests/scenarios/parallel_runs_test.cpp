@@ -9,6 +9,7 @@
 #include "hwprofiles/measured/csv_table.hpp"
 #include "scenarios/measured/measured_steps.hpp"
 #include "tests/cli/command_runner.hpp"
+#include "tests/scenarios/scenario_files.hpp"
 
 namespace tidemark::parallel_runs_test {
 namespace {
@@ -28,6 +29,8 @@ struct Run {
   std::int64_t gpus = 8;
   int data = 8;
   std::string profile = "h100-sxm-80gb";
+  int group = 8;
+  int pipeline = 1;
 };
 
 MeasuredSteps read(const Run& run) {
@@ -37,11 +40,12 @@ MeasuredSteps read(const Run& run) {
           "parallelism,precision,optimizer,other,gpu_profile,tp,pp,vpp,cp,ep,dp,sp,zero,"
           "zero_group,precision_norm,recompute_norm,optimizer_norm,accumulation,schedule,"
           "metric_norm,value_si,usable_memory,usable_time\n"
-          "x,{},Llama-3-8B,4,256,4,4,512,1024,128,2,H100,{},{},{},AdamW,\"{}\",{},{},1,"
+          "x,{},Llama-3-8B,4,256,4,4,512,1024,128,2,H100,{},{},{},AdamW,\"{}\",{},{},{},"
           "1,"
-          "{},1,{},,{},8,{},{},{},1,,{},1e9,1,1\n",
+          "{},1,{},,{},{},{},{},{},{},,{},1e9,1,1\n",
           run.source, run.gpus, run.parallelism, run.precision, run.other, run.profile, run.tensor,
-          run.context, run.data, run.zero, run.precision, run.recompute, run.optimizer, run.metric),
+          run.pipeline, run.context, run.data, run.zero, run.group, run.precision, run.recompute,
+          run.optimizer, run.pipeline > 1 ? 8 : 1, run.metric),
       "runs.csv");
   return read_measured_steps(table, {});
 }
@@ -135,7 +139,50 @@ TEST_SUITE("unit") {
       CAPTURE(source);
       CHECK(read({.source = source}).other.count(kUnknown) == 1);
     }
-    CHECK(says(scenario_of({.source = "pytorch/ao@36027d82d docs"}), "implementation: fused"));
+    // torchao's tables say which torchtitan they ran: a release of early 2025, or a commit.
+    const auto of_torchao = [](const char* torchtitan) {
+      return scenario_of(
+          {.source = "pytorch/ao@36027d82d docs",
+           .other = fmt::format("torch.compile; torch 2.7, torchtitan {}", torchtitan)});
+    };
+    const std::string release = of_torchao("0.0.2");
+    CHECK(says(release, "keep_gathered: [layers.3]"));
+    CHECK(says(release, "compile: regional"));
+    CHECK(says(release, "implementation: fused"));
+    CHECK_FALSE(says(release, "hold_output"));
+    const std::string commit = of_torchao("2c8b59479");
+    CHECK(says(commit, "units: [embed_tokens, blocks, [norm, lm_head]]"));
+    CHECK(says(commit, "compile: inductor"));
+    CHECK(says(commit, "implementation: fused"));
+    // The document on performance is of the summer of 2024.
+    const std::string document = scenario_of(
+        {.source = "pytorch/torchtitan@1 docs/performance.md", .other = "torch.compile"});
+    CHECK_FALSE(says(document, "hold_output"));
+    CHECK(says(document, "compile: regional"));
+    CHECK(says(document, "implementation: foreach"));
+  }
+
+  TEST_CASE("torchtitan's shards are of their group, and pipelines keep what is gathered") {
+    const Run replicated{.source = "pytorch/torchtitan#1884", .gpus = 16, .data = 16, .group = 8};
+    CHECK(says(scenario_of(replicated), "reduce_dtype: fp32, shard: 8, units:"));
+    const Run whole{.source = "pytorch/torchtitan#1884", .gpus = 16, .data = 16, .group = 16};
+    CHECK_FALSE(says(scenario_of(whole), "shard:"));
+    for (const char* thread : {"#773", "#1884"}) {
+      CAPTURE(thread);
+      const Run pipelined{.source = std::string("pytorch/torchtitan") + thread,
+                          .recompute = "none",
+                          .data = 2,
+                          .group = 2,
+                          .pipeline = 4};
+      const std::string scenario = scenario_of(pipelined);
+      CHECK(says(scenario, "reshard_after_forward: false"));
+      CHECK_FALSE(says(scenario, "keep_gathered"));
+      // Its stages have units without an embedding or a head.
+      Validation validation;
+      validate_steps(read(pipelined), environment(), 1, validation);
+      CHECK(validation.rows.size() == 1);
+      CHECK(validation.other.empty());
+    }
   }
 
   TEST_CASE("what a row denies or says of something else is not taken for said") {
@@ -182,6 +229,19 @@ TEST_SUITE("unit") {
     const auto at = [](int thread) {
       return scenario_of({.source = fmt::format("pytorch/torchtitan#{}", thread)});
     };
+    const auto compiled = [](int thread) {
+      return scenario_of(
+          {.source = fmt::format("pytorch/torchtitan#{}", thread), .other = "torch.compile"});
+    };
+    // The loss was compiled for two months, and again since build_loss_fn.
+    for (const int thread : {641, 755, 1032}) {
+      CAPTURE(thread);
+      CHECK(says(compiled(thread), "compile: regional"));
+    }
+    for (const int thread : {642, 754, 1033}) {
+      CAPTURE(thread);
+      CHECK(says(compiled(thread), "compile: inductor"));
+    }
     CHECK(says(at(390), "hold_output: fp32"));
     CHECK_FALSE(says(at(391), "hold_output"));
     CHECK(says(at(880), "implementation: foreach"));
@@ -227,6 +287,18 @@ TEST_SUITE("unit") {
     const std::int64_t none = optimizer_peak("false");
     CHECK(optimizer_peak("true") - none == 2 * kLogits);
     CHECK(optimizer_peak("fp32") - none == 4 * kLogits);
+    const testing::Workspace workspace;
+    const auto gpt_in = [&](const char* precision) {
+      return workspace.run(
+          fmt::format("run gpt --gpu a100-sxm-80gb -s model.layers=1 -s training.precision={} "
+                      "-s training.hold_output=fp32 --json",
+                      precision));
+    };
+    const testing::Outcome refused = gpt_in("bf16");
+    CHECK(refused.code == 2);
+    CHECK(refused.err.find("training.hold_output: fp32 is the copy that logits.float() makes, and "
+                           "gpt makes none: its output is bf16; write true") != std::string::npos);
+    CHECK(gpt_in("fp32").code == 0);
   }
 }
 

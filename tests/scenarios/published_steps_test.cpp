@@ -76,6 +76,47 @@ TEST_SUITE("unit") {
     CHECK_FALSE(says(other, "hold_output"));
   }
 
+  TEST_CASE("litgpt's bases are of bitsandbytes 0.42, head and all, and its loop reduces last") {
+    const auto row = [](const char* gpus, const char* zero, const char* quantised,
+                        const char* precision, const char* targets) {
+      return std::string(
+                 "source,model,gpu,n_gpus,gpu_profile,tp,pp,cp,ep,sp,zero,cpu_offload,"
+                 "precision_norm,recompute_norm,attention,compile,optimizer_norm,other,finetune,"
+                 "lora_rank,lora_targets,quantised,model_family,layers_n,hidden_n,heads_n,"
+                 "kv_heads_n,head_dim_n,ffn_n,vocab_n,seq_n,micro_batch_n,accumulation,"
+                 "metric_norm,value_si,usable_memory,usable_time\n"
+                 "Lightning-AI/litgpt@1 table,Llama,A100,") +
+             gpus + ",a100-sxm-80gb,1,1,1,1,0," + zero + ",none," + precision +
+             ",none,flash,0,adamw,,lora,8," + targets + "," + quantised +
+             ",llama,4,256,4,4,64,1024,512,128,2,16,peak_allocated,1000,1,1\n";
+    };
+    const auto said = [](const std::string& table) {
+      const MeasuredSteps read = read_measured_steps(parse_csv(table, "steps.csv"), {});
+      REQUIRE(read.steps.size() == 1);
+      return read.steps.front().scenario;
+    };
+    const std::string quantised = said(row("1", "0", "nf4_dq", "nf4_lora", "q+v"));
+    CHECK(says(quantised,
+               "lora: {rank: 8, targets: [qkv], dtype: bf16, dropout: 0.05, base: "
+               "nf4_dq, implementation: bitsandbytes-0.42, quantise_head: true}"));
+    CHECK(says(quantised, "precision: bf16,"));
+    const std::string sharded = said(row("2", "3", "none", "bf16", "q+k+v+o+mlp+head"));
+    CHECK(says(sharded, "targets: [qkv, attn.proj, fc_1, fc_2, mlp.proj, lm_head]"));
+    CHECK(says(sharded, "fsdp: {version: 1, no_sync: true}"));
+  }
+
+  TEST_CASE("what a row does not say of recomputation is not taken for none") {
+    const MeasuredSteps read = read_measured_steps(
+        parse_csv(std::string(kColumns) +
+                      "someone@1 table,a model,A100,8,a100-sxm-80gb,1,1,1,1,0,3,none,bf16_fsdp,"
+                      "unknown,flash,0,adamw,,pretrain,llama,4,256,4,4,64,1024,512,128,2,1,"
+                      "tokens_per_second_per_gpu,1000,0,1\n",
+                  "steps.csv"),
+        {});
+    CHECK(read.steps.empty());
+    CHECK(read.other.count("recomputation unknown") == 1);
+  }
+
   TEST_CASE("NVIDIA reads BERT's long sequences from bins, so that a batch is half as long") {
     const std::string nvidia = "NVIDIA/DeepLearningExamples@1 BERT";
     CHECK(says(bert_of(nvidia, 512, "samples_per_second_per_gpu"), "sequence: 288"));
