@@ -149,7 +149,10 @@ std::string scenario_of(const RowReader& row, const PublishedDevice& device) {
   // FlashAttention 1 in Triton (its tables are of PyTorch 2.0 and 2.1).
   if (row.text("model_family") == "mpt") training += ", dropout: 0, framework: torch-2.1-cuda";
   if (row.text("model_family") == "gpt") training += ", dropout: 0.1";
-  // litgpt's loop names the logits until the next micro-batch.
+  // litgpt's loop names the logits until the next micro-batch. They come in chunks of 128 tokens
+  // (loss_norm) that Lightning Fabric converts to fp32: 4 bytes each and 4 of log-probabilities. A
+  // scenario says them whole in 16 bits, which takes as much: 2 bytes of each and of the gradients
+  // of both.
   if (is_of_litgpt(row)) training += ", hold_output: true";
   if (row.text("compile") == "1") training += ", compile: inductor";
   if (precision == "fp16_autocast" || precision == "fp16_mixed")
