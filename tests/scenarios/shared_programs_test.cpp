@@ -8,6 +8,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -87,6 +89,130 @@ bool has_pass(const Compiled& compiled, std::string_view name) {
   return std::any_of(compiled.passes.begin(), compiled.passes.end(),
                      [&](const PassTime& pass) { return pass.name == name; });
 }
+
+// Changes a field to another value of its type.
+template <class T>
+void change(T& field) {
+  if constexpr (std::is_same_v<T, bool>) {
+    field = !field;
+  } else if constexpr (std::is_enum_v<T>) {
+    field = static_cast<T>(static_cast<unsigned>(field) ^ 1U);
+  } else {
+    ++field;
+  }
+}
+template <class Tag>
+void change(Id<Tag>& id) {
+  id.value ^= 1U;
+}
+
+Operator& op_of(TrainingGraph& graph) {
+  return graph.operators[OperatorId(4U)];
+}
+Collective& collective_of(TrainingGraph& graph) {
+  return op_of(graph).work.collective;
+}
+Storage& storage_of(TrainingGraph& graph) {
+  return graph.storages[StorageId(4U)];
+}
+std::vector<OperatorId>& forward_of(TrainingGraph& graph) {
+  return graph.part(PartKind::kForward);
+}
+
+// Adds a part behind those of chunk 0, in place of the one that was added before.
+void add_part(TrainingGraph& graph, PartKind kind, std::uint16_t chunk) {
+  StepParts parts;
+  for (const StepPart& part : graph.parts.all()) {
+    if (part.chunk == 0) parts.of(part.kind) = part.operators;
+  }
+  parts.of(kind, chunk) = {OperatorId(2U)};
+  graph.parts = std::move(parts);
+}
+
+struct FieldChange {
+  std::string_view name;
+  void (*change)(TrainingGraph& graph);
+};
+
+using G = TrainingGraph;
+
+constexpr FieldChange kStructure[] = {
+    {"operator: family", [](G& g) { op_of(g).family = g.operators[OperatorId(0U)].family; }},
+    {"operator: no family", [](G& g) { op_of(g).family = nullptr; }},
+    {"operator: part", [](G& g) { change(op_of(g).part); }},
+    {"operator: phase", [](G& g) { change(op_of(g).phase); }},
+    {"operator: executor", [](G& g) { change(op_of(g).executor); }},
+    {"operator: node", [](G& g) { change(op_of(g).node); }},
+    {"operator: layer", [](G& g) { change(op_of(g).layer); }},
+    {"operator: first touch", [](G& g) { change(op_of(g).first_touch); }},
+    {"operator: number of touches", [](G& g) { change(op_of(g).touch_count); }},
+    {"operator: class", [](G& g) { change(op_of(g).work.op_class); }},
+    {"operator: type of arithmetic", [](G& g) { change(op_of(g).work.dtype); }},
+    {"operator: a workspace", [](G& g) { op_of(g).workspace = Bytes(8); }},
+    {"operator: blocks the host", [](G& g) { change(op_of(g).blocks_host); }},
+    {"operator: recomputed by another", [](G& g) { op_of(g).recomputed_by = OperatorId(9U); }},
+    {"operators: one more", [](G& g) { g.operators.push_back(op_of(g)); }},
+    {"collective: kind", [](G& g) { change(collective_of(g).kind); }},
+    {"collective: group", [](G& g) { change(collective_of(g).group); }},
+    {"collective: peer", [](G& g) { change(collective_of(g).peer); }},
+    {"collective: tag", [](G& g) { change(collective_of(g).tag); }},
+    {"collective: ranks", [](G& g) { change(collective_of(g).ranks); }},
+    {"collective: neighbours", [](G& g) { change(collective_of(g).neighbours); }},
+    {"collective: blocks compute", [](G& g) { change(collective_of(g).blocks_compute); }},
+    {"touch: storage", [](G& g) { change(g.touches[3].storage); }},
+    {"touch: access", [](G& g) { change(g.touches[3].access); }},
+    {"touches: one more", [](G& g) { g.touches.push_back(g.touches[3]); }},
+    {"storage: type", [](G& g) { change(storage_of(g).dtype); }},
+    {"storage: role", [](G& g) { change(storage_of(g).role); }},
+    {"storage: layer", [](G& g) { change(storage_of(g).layer); }},
+    {"storage: initial", [](G& g) { change(storage_of(g).initial); }},
+    {"storage: persistent", [](G& g) { change(storage_of(g).persistent); }},
+    {"storage: one per rank", [](G& g) { change(storage_of(g).one_per_rank); }},
+    {"storage: a buffer of the rank", [](G& g) { storage_of(g).rank_buffer = 0; }},
+    {"storage: another buffer", [](G& g) { g.storages[StorageId(5U)].rank_buffer = 2; }},
+    {"storage: home", [](G& g) { change(storage_of(g).home); }},
+    {"storages: one more", [](G& g) { g.storages.push_back(storage_of(g)); }},
+    {"layer: block", [](G& g) { change(g.layers[LayerId(1U)].block); }},
+    {"layers: one more", [](G& g) { g.layers.push_back(g.layers[LayerId(1U)]); }},
+    {"hold: storage", [](G& g) { change(g.holds[0].storage); }},
+    {"hold: since", [](G& g) { change(g.holds[0].since); }},
+    {"hold: until", [](G& g) { change(g.holds[0].until); }},
+    {"hold: kind", [](G& g) { change(g.holds[0].kind); }},
+    {"holds: one less", [](G& g) { g.holds.pop_back(); }},
+    {"part: an operator", [](G& g) { change(forward_of(g)[2]); }},
+    {"part: order", [](G& g) { std::swap(forward_of(g)[2], forward_of(g)[3]); }},
+    {"part: one operator less", [](G& g) { forward_of(g).pop_back(); }},
+    {"part: kind", [](G& g) { add_part(g, PartKind::kBackward, 1); }},
+    {"part: chunk", [](G& g) { add_part(g, PartKind::kForward, 2); }},
+    {"rule: loss", [](G& g) { change(g.loss); }},
+    {"rule: module's state", [](G& g) { g.module_state.push_back(StorageId(4U)); }},
+    {"rule: blocks", [](G& g) { change(g.blocks); }},
+    {"rule: turns", [](G& g) { change(g.turns); }},
+    {"rule: micro-batches", [](G& g) { change(g.micro_batches); }},
+    {"rule: skipped updates", [](G& g) { change(g.skipped_updates); }},
+    {"rule: frames", [](G& g) { change(g.has_frames); }},
+    {"rule: compiled", [](G& g) { change(g.compiled); }},
+    {"rule: early stop", [](G& g) { change(g.checkpoint_stops_early); }},
+    {"rule: random state", [](G& g) { g.checkpoint_random_state = Bytes(7); }},
+    {"rule: gradients persist", [](G& g) { change(g.gradients_persist); }},
+    {"rule: updates in backward", [](G& g) { change(g.updates_in_backward); }},
+};
+
+constexpr FieldChange kSizesAndNames[] = {
+    {"graph: name", [](G& g) { g.name += "x"; }},
+    {"graph: samples", [](G& g) { change(g.samples); }},
+    {"graph: tokens", [](G& g) { change(g.tokens); }},
+    {"operator: name", [](G& g) { op_of(g).name += "x"; }},
+    {"operator: flops", [](G& g) { op_of(g).work.flops = Flops(8); }},
+    {"operator: bytes read", [](G& g) { op_of(g).work.read = Bytes(8); }},
+    {"operator: bytes written", [](G& g) { op_of(g).work.written = Bytes(8); }},
+    {"operator: extents", [](G& g) { change(op_of(g).work.extent[1]); }},
+    {"collective: bytes", [](G& g) { collective_of(g).bytes = Bytes(8); }},
+    {"storage: name", [](G& g) { storage_of(g).name += "x"; }},
+    {"storage: bytes", [](G& g) { storage_of(g).bytes = Bytes(8); }},
+    {"storage: elements", [](G& g) { storage_of(g).elements = Elements(8); }},
+    {"layer: name", [](G& g) { g.layers[LayerId(1U)].name += "x"; }},
+};
 
 struct Settings {
   std::string model;
@@ -252,29 +378,29 @@ TEST_SUITE("unit") {
       CAPTURE(other);
       CHECK(structure_digest(graph_of("micro_batch: 2, sequence: 32, " + other)) != digest);
     }
-    // Each of what a program follows from counts by itself.
-    const auto differs = [&](auto change) {
-      TrainingGraph changed = two;
-      change(changed);
+  }
+
+  TEST_CASE("each field that a program follows from counts in a graph's structure by itself") {
+    TrainingGraph graph =
+        build_training(decode(document_of({.model = kModels[0], .framework = "torch-2.4-cuda"},
+                                          "h100-sxm-80gb", 2, 32)))
+            .training;
+    graph.storages[StorageId(5U)].rank_buffer = 1;
+    add_part(graph, PartKind::kForward, 1);
+    const StructureDigest digest = structure_digest(graph);
+    const auto differs = [&](const FieldChange& field) {
+      TrainingGraph changed = graph;
+      field.change(changed);
       return structure_digest(changed) != digest;
     };
-    CHECK(differs([](TrainingGraph& g) { g.touches[3].access = Access::kMutate; }));
-    CHECK(differs([](TrainingGraph& g) { g.touches[3].storage = StorageId(1U); }));
-    CHECK(differs([](TrainingGraph& g) { g.storages[StorageId(4U)].home = Tier::kHost; }));
-    CHECK(differs([](TrainingGraph& g) { g.storages[StorageId(4U)].role = Role::kBuffer; }));
-    CHECK(differs([](TrainingGraph& g) { g.storages[StorageId(4U)].one_per_rank = true; }));
-    CHECK(differs([](TrainingGraph& g) { g.operators[OperatorId(4U)].workspace = Bytes(8); }));
-    CHECK(differs([](TrainingGraph& g) { g.operators[OperatorId(4U)].blocks_host = true; }));
-    CHECK(differs([](TrainingGraph& g) { g.operators[OperatorId(4U)].layer = LayerId(0U); }));
-    CHECK(differs(
-        [](TrainingGraph& g) { g.operators[OperatorId(4U)].recomputed_by = OperatorId(9U); }));
-    CHECK(differs(
-        [](TrainingGraph& g) { g.operators[OperatorId(4U)].work.collective.neighbours = true; }));
-    CHECK(differs([](TrainingGraph& g) { g.holds.pop_back(); }));
-    CHECK(differs([](TrainingGraph& g) { g.part(PartKind::kForward).pop_back(); }));
-    CHECK(differs([](TrainingGraph& g) { g.checkpoint_random_state = Bytes(7); }));
-    CHECK(!differs([](TrainingGraph& g) { g.storages[StorageId(4U)].bytes = Bytes(8); }));
-    CHECK(!differs([](TrainingGraph& g) { g.storages[StorageId(4U)].name = "other"; }));
+    for (const FieldChange& field : kStructure) {
+      CAPTURE(field.name);
+      CHECK(differs(field));
+    }
+    for (const FieldChange& field : kSizesAndNames) {
+      CAPTURE(field.name);
+      CHECK_FALSE(differs(field));
+    }
   }
 
   TEST_CASE("structures keep their ids, programs that were not used for longest are forgotten") {
@@ -329,6 +455,36 @@ TEST_SUITE("unit") {
     CHECK(model_of(few, 1) == kept);
     CHECK(model_of(few, 2) != kept);
     CHECK(model_of(few, 1) != kept);
+  }
+
+  TEST_CASE("the models that were used last are kept, twice as many in twice the memory") {
+    // Models of one structure, whose sizes in host memory are the same.
+    const auto model_of = [](SharedModels& models, int micro_batch) {
+      const std::string text = fmt::format(
+          "{{model: {{preset: mlp, widths: [64, 64, 10]}}, hardware: h100-sxm-80gb, training: "
+          "{{micro_batch: {}}}}}",
+          micro_batch);
+      return models.of(decode(text), parse_document(text, "s.yaml"));
+    };
+    constexpr int kBuilt = 40;
+    // Builds models, and returns how many of those built last are still there.
+    const auto kept_in = [&](SharedModels&& models) {
+      std::vector<std::shared_ptr<const TrainedModel>> built;
+      for (int i = 0; i < kBuilt; ++i)
+        built.push_back(model_of(models, 1 + i));
+      int kept = 0;
+      while (kept < kBuilt &&
+             model_of(models, kBuilt - kept) == built[static_cast<std::size_t>(kBuilt - kept - 1)])
+        ++kept;
+      return kept;
+    };
+    CHECK(kept_in(SharedModels()) == kBuilt);
+    const int some = kept_in(SharedModels(100 * kKiB));
+    CHECK(some >= 4);
+    const int twice = kept_in(SharedModels(200 * kKiB));
+    CHECK(twice >= 2 * some);
+    CHECK(twice <= 2 * some + 1);
+    CHECK(twice < kBuilt);
   }
 }
 
