@@ -54,14 +54,15 @@ void BackwardBuilder::launch_elementwise(std::string_view name, std::vector<Tens
 
 Tensor BackwardBuilder::contiguous(const Tensor& tensor) {
   if (tensor.is_contiguous()) return tensor;
-  const Tensor copy = create_like("contiguous_gradient", tensor);
-  launch_elementwise("contiguous", {tensor}, copy, OperatorClass::kElementwise, 0);
-  return copy;
+  return copied(tensor, create_like(kCopy, tensor));
 }
 
 Tensor BackwardBuilder::contiguous_inside(const Tensor& tensor) {
   if (tensor.is_contiguous()) return tensor;
-  const Tensor copy = tape_.create_workspace("contiguous_gradient", tensor.shape, tensor.dtype);
+  return copied(tensor, tape_.create_workspace(kCopy, tensor.shape, tensor.dtype));
+}
+
+Tensor BackwardBuilder::copied(const Tensor& tensor, const Tensor& copy) {
   launch_elementwise("contiguous", {tensor}, copy, OperatorClass::kElementwise, 0);
   return copy;
 }

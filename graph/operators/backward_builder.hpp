@@ -95,6 +95,11 @@ class BackwardBuilder {
   void hand_on_gradients() { tape_.hand_on_results(); }
 
  private:
+  static constexpr std::string_view kCopy = "contiguous_gradient";
+
+  // Launches the kernel that writes `tensor` into `copy`, which it returns.
+  Tensor copied(const Tensor& tensor, const Tensor& copy);
+
   BackwardTape& tape_;
   const NodeView& node_;
 };

@@ -1,5 +1,7 @@
 #include "graph/operators/windows.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "graph/operators/kernels.hpp"
@@ -12,6 +14,33 @@ std::int64_t per_axis(const Attributes& attributes, std::string_view name, int a
   const std::vector<std::int64_t> list = attributes.list(name);
   const auto index = static_cast<std::size_t>(axis);
   return index < list.size() ? list[index] : fallback;
+}
+
+Window window_along(const Inference& inference, int axis, std::int64_t kernel,
+                    std::int64_t default_stride) {
+  // Far beyond any image; products of three of them stay within 63 bits.
+  constexpr std::int64_t kMostPlaces = std::int64_t{1} << 20;
+  const Attributes& attributes = inference.attributes();
+  const std::int64_t stride = per_axis(attributes, "stride", axis, default_stride);
+  const std::int64_t padding = per_axis(attributes, "padding", axis, 0);
+  const std::int64_t dilation = per_axis(attributes, "dilation", axis, 1);
+  inference.require(kernel >= 1 && stride >= 1 && dilation >= 1 && padding >= 0,
+                    "kernel, stride and dilation start at 1, padding at 0");
+  inference.require(std::max({stride, dilation, padding, kernel}) <= kMostPlaces, [&] {
+    return fmt::format("stride, dilation, padding and kernel are at most {}", kMostPlaces);
+  });
+  const Window window{.kernel = kernel,
+                      .stride = stride,
+                      .padding = padding,
+                      .padded = inference.input(0).shape[axis + 2] + 2 * padding,
+                      .reach = dilation * (kernel - 1) + 1};
+  inference.require(window.path() >= 0, [&] {
+    return fmt::format(
+        "a kernel that reaches over {} is larger than the padded input of {}; it takes a padding "
+        "of {}",
+        window.reach, window.padded, padding + (1 - window.path()) / 2);
+  });
+  return window;
 }
 
 void require_spatial(const Inference& inference, const Tensor& x, int axes) {

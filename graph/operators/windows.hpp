@@ -9,6 +9,27 @@ namespace tidemark {
 [[nodiscard]] std::int64_t per_axis(const Attributes& attributes, std::string_view name, int axis,
                                     std::int64_t fallback);
 
+// The places of a kernel along one spatial axis of an input:
+//
+//   padding | input          | padding        padded
+//   <-- reach -->                             dilation * (kernel - 1) + 1
+//        <-- reach -->                        a stride further
+struct Window {
+  std::int64_t kernel = 1;
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  std::int64_t padded = 0;
+  std::int64_t reach = 1;
+
+  // Returns how far the window moves from its first place to the last one.
+  [[nodiscard]] std::int64_t path() const { return padded - reach; }
+  [[nodiscard]] std::int64_t places() const { return path() / stride + 1; }
+};
+// Reads stride, padding and dilation along a spatial axis of the first input. Fails where one of
+// them is out of range, or the kernel does not fit into the padded input.
+[[nodiscard]] Window window_along(const Inference& inference, int axis, std::int64_t kernel,
+                                  std::int64_t default_stride = 1);
+
 // Fails unless the tensor is [batch, channels, spatial...] with that many spatial axes.
 void require_spatial(const Inference& inference, const Tensor& x, int axes);
 

@@ -14,34 +14,9 @@ namespace convolution_family_detail {
 constexpr std::size_t kX = 0;
 constexpr std::size_t kWeight = 1;  // [out, in / groups, kernel...]
 constexpr std::size_t kBias = 2;    // [out], optional
-// Far beyond any image; products of three of them stay within 63 bits.
-constexpr std::int64_t kMostPlaces = std::int64_t{1} << 20;
 
 std::int64_t groups_of(const Attributes& attributes) {
   return attributes.integer("groups", 1);
-}
-
-// floor((x + 2 padding - dilation (kernel - 1) - 1) / stride) + 1
-std::int64_t output_extent(const Inference& inference, int axis) {
-  const Attributes& attributes = inference.attributes();
-  const std::int64_t stride = per_axis(attributes, "stride", axis, 1);
-  const std::int64_t padding = per_axis(attributes, "padding", axis, 0);
-  const std::int64_t dilation = per_axis(attributes, "dilation", axis, 1);
-  inference.require(stride >= 1 && dilation >= 1 && padding >= 0,
-                    "stride, dilation and groups start at 1, padding at 0");
-  const std::int64_t kernel = inference.input(kWeight).shape[axis + 2];
-  inference.require(std::max({stride, dilation, padding, kernel}) <= kMostPlaces, [&] {
-    return fmt::format("stride, dilation, padding and kernel are at most {}", kMostPlaces);
-  });
-  const std::int64_t padded = inference.input(kX).shape[axis + 2] + 2 * padding;
-  const std::int64_t reach = dilation * (kernel - 1) + 1;
-  inference.require(reach <= padded, [&] {
-    return fmt::format(
-        "a kernel that reaches over {} is larger than the padded input of "
-        "{}; it takes a padding of {}",
-        reach, padded, padding + (reach - padded + 1) / 2);
-  });
-  return (padded - reach) / stride + 1;
 }
 
 void infer(Inference& inference) {
@@ -51,7 +26,7 @@ void infer(Inference& inference) {
   require_spatial(inference, x, axes);
   require_filters(inference, x, weight);
   const std::int64_t groups = groups_of(inference.attributes());
-  inference.require(groups >= 1, "stride, dilation and groups start at 1, padding at 0");
+  inference.require(groups >= 1, "groups start at 1");
   inference.require(x.shape[1] == weight.shape[1] * groups && weight.shape[0] % groups == 0, [&] {
     return fmt::format("{} input channels do not match a weight of {} in {} groups", x.shape[1],
                        to_string(weight.shape), groups);
@@ -62,7 +37,7 @@ void infer(Inference& inference) {
   }
   Shape result{x.shape[0], weight.shape[0]};
   for (int axis = 0; axis < axes; ++axis)
-    result.push_back(output_extent(inference, axis));
+    result.push_back(window_along(inference, axis, weight.shape[axis + 2]).places());
   inference.create(result, x.dtype, channel_order(result, x));
 }
 

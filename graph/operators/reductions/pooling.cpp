@@ -11,23 +11,13 @@ namespace tidemark {
 namespace pooling_family_detail {
 
 std::int64_t pooled(const Inference& inference, int axis) {
-  const Attributes& attributes = inference.attributes();
-  const std::int64_t kernel = per_axis(attributes, "kernel", axis, 2);
-  const std::int64_t stride = per_axis(attributes, "stride", axis, kernel);
-  const std::int64_t padding = per_axis(attributes, "padding", axis, 0);
-  const std::int64_t dilation = per_axis(attributes, "dilation", axis, 1);
-  inference.require(kernel >= 1 && stride >= 1 && padding >= 0 && padding <= kernel / 2,
-                    "kernel and stride start at 1, padding is at most half of the kernel");
-  inference.require(dilation >= 1, "dilation starts at 1");
-  const std::int64_t padded = inference.input(0).shape[axis + 2] + 2 * padding;
-  const std::int64_t span = padded - dilation * (kernel - 1) - 1;
-  inference.require(span >= 0, [&] {
-    return fmt::format("a kernel of {} is larger than the padded input of {}", kernel, padded);
-  });
-  if (!attributes.flag("ceil_mode")) return span / stride + 1;
-  std::int64_t count = (span + stride - 1) / stride + 1;
-  if ((count - 1) * stride >= padded - padding) --count;  // the last window starts inside
-  return count;
+  const std::int64_t kernel = per_axis(inference.attributes(), "kernel", axis, 2);
+  const Window window = window_along(inference, axis, kernel, kernel);
+  inference.require(window.padding <= kernel / 2, "padding is at most half of the kernel");
+  if (!inference.attributes().flag("ceil_mode")) return window.places();
+  const std::int64_t count = (window.path() + window.stride - 1) / window.stride + 1;
+  // The last window starts inside.
+  return (count - 1) * window.stride >= window.padded - window.padding ? count - 1 : count;
 }
 
 void create_pooled(Inference& inference, bool adaptive) {

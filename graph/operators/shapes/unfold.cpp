@@ -10,31 +10,14 @@
 namespace tidemark {
 namespace unfold_family_detail {
 
-// Places of the kernel along one axis of the image, 0 = height; below 1 where it does not fit.
-std::int64_t places_along(const Attributes& attributes, const Tensor& x, int axis) {
-  const std::int64_t span =
-      per_axis(attributes, "dilation", axis, 1) * (per_axis(attributes, "kernel", axis, 1) - 1) + 1;
-  const std::int64_t padded = x.shape[axis + 2] + 2 * per_axis(attributes, "padding", axis, 0);
-  return padded < span ? 0 : (padded - span) / per_axis(attributes, "stride", axis, 1) + 1;
-}
-
 void infer(Inference& inference) {
   const Tensor& x = inference.input(0);
-  const Attributes& attributes = inference.attributes();
   require_spatial(inference, x, 2);
   std::int64_t places = 1;
   std::int64_t rows = x.shape[1];
   for (int axis = 0; axis < 2; ++axis) {
-    const std::int64_t kernel = per_axis(attributes, "kernel", axis, 1);
-    inference.require(kernel > 0 && per_axis(attributes, "stride", axis, 1) > 0 &&
-                          per_axis(attributes, "dilation", axis, 1) > 0 &&
-                          per_axis(attributes, "padding", axis, 0) >= 0,
-                      "kernel, stride and dilation are above 0, padding is not below");
-    const std::int64_t along = places_along(attributes, x, axis);
-    inference.require(along > 0, [&] {
-      return fmt::format("a kernel of {} does not fit into {}", kernel, to_string(x.shape));
-    });
-    places *= along;
+    const std::int64_t kernel = per_axis(inference.attributes(), "kernel", axis, 1);
+    places *= window_along(inference, axis, kernel).places();
     rows *= kernel;
   }
   inference.create({x.shape[0], rows, places}, x.dtype);
