@@ -13,6 +13,7 @@
 #include "policies/adapt/entries.hpp"
 #include "policies/adapt/name_patterns.hpp"
 #include "policies/adapt/precision_search.hpp"
+#include "policies/plan/budget.hpp"
 #include "policies/rewrite/layer_precision.hpp"
 #include "policies/rewrite/precision.hpp"
 
@@ -194,7 +195,7 @@ const PolicyEntry& adaptive_precision_entry() {
         using adaptive_precision_detail::words_of;
         std::vector<std::string> words = d.list<std::string>("allowed");
         if (words.empty()) words = {"fp8", "bf16", "fp32"};
-        const std::optional<Bytes> budget = d.maybe<Bytes>("budget", at_least(1));
+        const std::optional<Bytes> budget = decode_budget(d, at_least(1));
         d.finish();
         std::vector<std::string> known;
         known.reserve(kTypes.size());

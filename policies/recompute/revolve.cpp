@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/units.hpp"
+#include "policies/plan/budget.hpp"
 #include "policies/recompute/entries.hpp"
 #include "policies/remat/reversal.hpp"
 #include "policies/remat/spread_evenly.hpp"
@@ -29,7 +30,7 @@ class Revolve final : public SequencePolicy {
     return policy;
   }
   void decode_budget(const Decoder& d) {
-    budget_ = d.maybe<Bytes>("budget", above(0));
+    budget_ = tidemark::decode_budget(d, above(0));
     d.finish();
     if (budget_ && checkpoints_ > 0) {
       d.fail("give one of checkpoints and budget; the budget says how many checkpoints there are");

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "policies/plan/budget.hpp"
 #include "policies/residency/memory_curve.hpp"
 
 namespace tidemark {
@@ -133,9 +134,8 @@ void fetch_earliest(const PolicyContext& context, const ResidencyPlan& plan,
 Prefetch decode_prefetch(const Decoder& decoder, std::string_view fallback) {
   auto text = decoder.optional<std::string>("prefetch", std::string(fallback));
   if (text == "own") text = fallback;
-  Prefetch prefetch{.rule = PrefetchRule::kOwn,
-                    .distance = 0,
-                    .budget = decoder.maybe<Bytes>("budget", above(0))};
+  Prefetch prefetch{
+      .rule = PrefetchRule::kOwn, .distance = 0, .budget = decode_budget(decoder, above(0))};
   if (text == "own") return prefetch;
   if (text == "on_demand") {
     prefetch.rule = PrefetchRule::kOnDemand;

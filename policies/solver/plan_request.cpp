@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/units.hpp"
+#include "policies/plan/budget.hpp"
 #include "policies/solver/solver_policies.hpp"
 
 namespace tidemark {
@@ -40,7 +41,7 @@ PlanRequest decode_request(const Decoder& parameters, const PlanPolicy& policy,
                      (budget->scalar.find('.') != std::string::npos || budget->scalar.size() == 1);
   if (share) {
     request.saved_share = parameters.maybe<double>("budget", between(0, 1));
-  } else if (const auto bytes = parameters.maybe<Bytes>("budget")) {
+  } else if (const auto bytes = decode_budget(parameters, {})) {
     request.budget = *bytes;
   }
   std::vector<std::string_view> names;

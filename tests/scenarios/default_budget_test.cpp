@@ -4,6 +4,7 @@
 
 #include "policies/residency/memory_curve.hpp"
 #include "scenarios/read/scenario.hpp"
+#include "scenarios/studies/compare.hpp"
 #include "sim/step/compile.hpp"
 #include "sim/step/run_compiled.hpp"
 #include "tests/scenarios/scenario_files.hpp"
@@ -42,6 +43,36 @@ TEST_SUITE("unit") {
               scenario.device.hbm.capacity.count - beside);
       }
     }
+  }
+
+  TEST_CASE("a share of the peak is refused as a policy's budget, and compare takes it") {
+    const std::string model =
+        "model: {preset: gpt, layers: 2, width: 64, heads: 4, vocab: 128, sequence: 32}\n"
+        "hardware: h100-sxm-80gb\ntraining: {sequence: 32}\n";
+    int refused = 0;
+    for (const PolicyEntry& entry : environment().policies.entries()) {
+      const std::string text = fmt::format("policies: [{}: {{budget: 60%}}]\n", entry.name);
+      const std::string error = error_of([&] { static_cast<void>(decode(model + text)); });
+      CAPTURE(error);
+      const std::string place = fmt::format("policies.{}.budget: ", entry.name);
+      const std::size_t found = error.find(place);
+      CHECK(error != "accepted");
+      if (found == std::string::npos) continue;  // it lacks a key that it requires
+      const std::string problem = error.substr(found + place.size());
+      if (problem.starts_with("unknown key")) continue;  // it has no budget
+      CHECK(problem ==
+            "expected a size such as 40GiB, found '60%': a share of the peak without policies is "
+            "for compare, which simulates that step, too: leave the budget out here and write "
+            "compare: {policies: [...], budgets: [60%]}");
+      ++refused;
+    }
+    CHECK(refused >= 15);
+    const Value document =
+        parse_document(model + "compare: {policies: [[belady]], budgets: [60%]}\n", "s.yaml");
+    const std::vector<CompareSpec::Budget> budgets =
+        decode_compare(document, environment()).budgets;
+    REQUIRE(budgets.size() == 1);
+    CHECK(budgets.front().share == 0.6);
   }
 
   TEST_CASE("the room for what is offloaded ends where the context and NCCL's buffers begin") {
