@@ -10,48 +10,20 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "scenarios/studies/simulate_points.hpp"
-#include "tests/scenarios/scenario_files.hpp"
+#include "tests/scenarios/linear_chains.hpp"
 
 namespace tidemark::resharding_test {
 namespace {
 
-using Widths = std::vector<std::int64_t>;
-
-// A chain of blocks of `linears` linear layers with biases and an activation.
-std::string text_of(const Widths& widths, const std::string& hardware, const std::string& policies,
-                    const std::string& training, int linears = 1) {
-  std::string layers;
-  for (std::size_t i = 1; i < widths.size(); ++i) {
-    layers += i == 1 ? "{block: [" : ", {block: [";
-    for (int l = 0; l < linears; ++l)
-      layers += fmt::format("{{linear: {}}}, ", widths[i]);
-    layers += "gelu]}";
-  }
-  return fmt::format(
-      "{{model: {{layers: {{name: chain, inputs: {{x: [batch, {}]}}, layers: [{}]}}}}, hardware: "
-      "{{gpu: h100-sxm-80gb, hbm: {{capacity: 8TiB}}, {}}}, training: {{micro_batch: 2, loss: mse, "
-      "{}}}, allocator: ideal, policies: [{}]}}",
-      widths.front(), layers, hardware, training, policies);
-}
+using test::chain;
+using test::elements;
+using test::Widths;
 
 PointResult simulated(const Widths& widths, int count, const std::string& policies,
                       const std::string& training, const std::string& hardware = "node: 1024",
                       int linears = 1) {
-  const std::string text =
-      text_of(widths, fmt::format("count: {}, {}", count, hardware), policies, training, linears);
-  const PointResult point = simulate_points(parse_document(text, "s.yaml"), environment(), 1,
-                                            {.smallest_capacity = false})
-                                .front();
-  REQUIRE_MESSAGE(point.status == PointStatus::kFits, point.error);
-  return point;
-}
-
-std::int64_t elements(const Widths& w) {
-  std::int64_t sum = 0;
-  for (std::size_t i = 1; i < w.size(); ++i)
-    sum += w[i] * (w[i - 1] + 1);
-  return sum;
+  return test::simulate_fitting(test::chain_text(
+      chain(widths, linears), fmt::format("count: {}, {}", count, hardware), policies, training));
 }
 
 // Gathers of the last step by the ranks that take part, 0 for all of the group.
@@ -387,7 +359,7 @@ TEST_SUITE("unit") {
   TEST_CASE("groups that PyTorch and DeepSpeed cannot form are refused with what to write") {
     const Widths w{64, 128, 64};
     const auto refused = [&](int count, const std::string& policies) {
-      return refusal(text_of(w, fmt::format("count: {}", count), policies, kMixed));
+      return refusal(test::chain_text(chain(w), fmt::format("count: {}", count), policies, kMixed));
     };
     const auto says = [](const std::string& text, const char* part) {
       CAPTURE(text);

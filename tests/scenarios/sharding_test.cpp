@@ -10,35 +10,20 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
-#include "scenarios/studies/simulate_points.hpp"
-#include "tests/scenarios/scenario_files.hpp"
+#include "tests/scenarios/linear_chains.hpp"
 
 namespace tidemark::sharding_test {
 namespace {
 
-using Widths = std::vector<std::int64_t>;
-
-// A chain of linear layers with biases and an activation, one block each: weights [next, width].
-std::string chain(const Widths& widths) {
-  std::string layers;
-  for (std::size_t i = 1; i < widths.size(); ++i)
-    layers += fmt::format("{}{{block: [{{linear: {}}}, gelu]}}", i == 1 ? "" : ", ", widths[i]);
-  return fmt::format("{{layers: {{name: chain, inputs: {{x: [batch, {}]}}, layers: [{}]}}}}",
-                     widths.front(), layers);
-}
+using test::chain;
+using test::elements;
+using test::Widths;
 
 PointResult simulated(const Widths& widths, int count, const std::string& policies,
                       const std::string& training, const std::string& optimizer = "adamw") {
-  const std::string text = fmt::format(
-      "{{model: {}, hardware: {{gpu: h100-sxm-80gb, count: {}, node: 1024, hbm: {{capacity: "
-      "8TiB}}}}, training: {{micro_batch: 2, loss: mse, optimizer: {{name: {}, implementation: "
-      "loop}}, {}}}, allocator: ideal, policies: [{}]}}",
-      chain(widths), count, optimizer, training, policies);
-  const PointResult point = simulate_points(parse_document(text, "s.yaml"), environment(), 1,
-                                            {.smallest_capacity = false})
-                                .front();
-  REQUIRE_MESSAGE(point.status == PointStatus::kFits, point.error);
-  return point;
+  return test::simulate_fitting(test::chain_text(
+      chain(widths), fmt::format("count: {}, node: 1024", count), policies,
+      fmt::format("optimizer: {{name: {}, implementation: loop}}, {}", optimizer, training)));
 }
 
 std::int64_t up(std::int64_t value, std::int64_t to) {
@@ -82,13 +67,6 @@ Held fsdp1(const Widths& w, int ranks, bool aligned) {
     sum.gradients += 4 * shard;
     sum.states += 8 * shard;
   }
-  return sum;
-}
-
-std::int64_t elements(const Widths& w) {
-  std::int64_t sum = 0;
-  for (std::size_t i = 1; i < w.size(); ++i)
-    sum += w[i] * (w[i - 1] + 1);
   return sum;
 }
 
@@ -196,9 +174,11 @@ TEST_SUITE("property") {
       const PointResult point =
           simulate_points(parse_document(text, "s.yaml"), environment(), 1, {}).front();
       REQUIRE_MESSAGE(point.status == PointStatus::kFits, point.error);
-      const KernelSum& sum =
-          point.breakdown.by_class[static_cast<std::size_t>(OperatorClass::kOptimizer)];
-      return static_cast<double>(sum.bytes.count);
+      double bytes = 0;
+      for (const auto& [op_class, sum] : point.breakdown.by_class) {
+        if (op_class == OperatorClass::kOptimizer) bytes = static_cast<double>(sum.bytes.count);
+      }
+      return bytes;
     };
     for (const std::string implementation : {"loop", "foreach", "fused"}) {
       CAPTURE(implementation);
