@@ -133,6 +133,28 @@ TEST_SUITE("property") {
     CHECK(listed_once.size() == registry.entries().size());
   }
 
+  TEST_CASE("superneurons decides about what the policies listed before it keep") {
+    const auto outcomes = [](const char* policies) {
+      const Scenario scenario = decode(
+          fmt::format("{{model: resnet18, hardware: v100-sxm-16gb, training: {{micro_batch: 2, "
+                      "image: 64}}, policies: [{}]}}",
+                      policies));
+      return compile(scenario, build_training(scenario)).policies;
+    };
+    const std::int64_t cheap = outcomes("superneurons").front().decided;
+    const std::int64_t blocks = outcomes("checkpoint_every").front().decided;
+    const std::vector<PolicyOutcome> first = outcomes("superneurons, checkpoint_every");
+    CHECK(first[0].decided == cheap);
+    CHECK(first[1].decided + first[1].contested == blocks);
+    CHECK(first[1].contested > 0);
+    const std::vector<PolicyOutcome> later = outcomes("checkpoint_every, superneurons");
+    CHECK(later[0].decided == blocks);
+    CHECK(later[1].decided > 0);
+    CHECK(later[1].decided < cheap);
+    // What the blocks recompute is not among its candidates, so that it does not lose it.
+    CHECK(later[0].contested + later[1].contested == 0);
+  }
+
   TEST_CASE("residency policies compose in any order: same gradients, verified, no higher peak") {
     std::vector<std::string> residency;
     for (const PolicyEntry& entry : environment().policies.entries()) {
