@@ -60,6 +60,7 @@ class IdVector {
   void resize(std::size_t count, const T& value = T()) { items_.resize(count, value); }
   void assign(std::size_t count, const T& value) { items_.assign(count, value); }
   void clear() { items_.clear(); }
+  void shrink_to_fit() { items_.shrink_to_fit(); }
 
   [[nodiscard]] T& back() { return items_.back(); }
   [[nodiscard]] const T& back() const { return items_.back(); }

@@ -26,16 +26,13 @@ Json bounds_of(const KernelSum& sum) {
 
 // Returns the classes that ran, longest first.
 Json classes_of(const TimeBreakdown& breakdown) {
-  std::vector<std::size_t> order;
-  for (std::size_t c = 0; c < breakdown.by_class.size(); ++c)
-    if (breakdown.by_class[c].kernels > 0) order.push_back(c);
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return breakdown.by_class[a].total() > breakdown.by_class[b].total();
+  std::vector<ClassSum> by_class = breakdown.by_class;
+  std::stable_sort(by_class.begin(), by_class.end(), [](const ClassSum& a, const ClassSum& b) {
+    return a.sum.total() > b.sum.total();
   });
   Json classes = Json::array();
-  for (const std::size_t c : order) {
-    const KernelSum& sum = breakdown.by_class[c];
-    classes.push_back({{"name", name_of(static_cast<OperatorClass>(c))},
+  for (const auto& [op_class, sum] : by_class) {
+    classes.push_back({{"name", name_of(op_class)},
                        {"kernels", sum.kernels},
                        {"seconds", seconds(sum.total())},
                        {"flops", count_json(sum.flops.count)},
@@ -65,9 +62,10 @@ void read_breakdown(const nlohmann::ordered_json& json, PointResult& point) {
   point.hardware_flops_utilization = json.at("hardware_flops_utilization");
   for (const auto& entry : json.at("classes")) {
     const std::string name = entry.at("name");
-    for (std::size_t c = 0; c < breakdown.by_class.size(); ++c) {
-      if (name_of(static_cast<OperatorClass>(c)) != name) continue;
-      KernelSum& sum = breakdown.by_class[c];
+    for (int c = 0; c < kOperatorClasses; ++c) {
+      const auto op_class = static_cast<OperatorClass>(c);
+      if (name_of(op_class) != name) continue;
+      KernelSum& sum = breakdown.by_class.emplace_back(ClassSum{op_class, {}}).sum;
       sum.kernels = entry.at("kernels");
       sum.flops = Flops(entry.at("flops").get<double>());
       sum.bytes = Bytes(entry.at("bytes").get<std::int64_t>());

@@ -63,6 +63,7 @@ void keep_shown_figures(PointResult& point) {
   std::vector<std::pair<std::string, Bytes>>& layers = point.peak.by_layer;
   if (layers.size() > kLargestLayers) layers.resize(kLargestLayers);
   layers.shrink_to_fit();
+  point.peak.largest.shrink_to_fit();
   point.passes = {};
   for (StageResult& stage : point.stages)
     keep_shown_figures(stage.point);

@@ -37,15 +37,21 @@ Bound KernelSum::bound() const {
 TimeBreakdown time_breakdown(const TrainingGraph& graph, const StepProgram& program,
                              const CostTable& costs, const Scratch& scratch) {
   TimeBreakdown breakdown;
+  std::array<KernelSum, kOperatorClasses> by_class{};
   for_each_kernel(program, scratch, [&](OperatorId id, const Slot& slot, Duration duration) {
     const Operator& op = graph.operators[id];
     if (op.work.op_class == OperatorClass::kNone) return;
-    breakdown.by_class[static_cast<std::size_t>(op.work.op_class)].add(op, bound_of(costs, id),
-                                                                       duration);
+    by_class[static_cast<std::size_t>(op.work.op_class)].add(op, bound_of(costs, id), duration);
     if (slot.phase != Phase::kOptimizer) breakdown.hardware_flops += op.work.flops;
   });
-  for (const KernelSum& sum : breakdown.by_class)
-    breakdown.all += sum;
+  const auto ran = [](const KernelSum& sum) { return sum.kernels > 0; };
+  const auto classes = std::count_if(by_class.begin(), by_class.end(), ran);
+  breakdown.by_class.reserve(static_cast<std::size_t>(classes));
+  for (std::size_t c = 0; c < by_class.size(); ++c) {
+    if (!ran(by_class[c])) continue;
+    breakdown.by_class.push_back({static_cast<OperatorClass>(c), by_class[c]});
+    breakdown.all += by_class[c];
+  }
   return breakdown;
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "graph/core/units.hpp"
 #include "graph/ir/training_graph.hpp"
@@ -41,8 +42,13 @@ struct KernelSum {
   [[nodiscard]] Bound bound() const;
 };
 
+struct ClassSum {
+  OperatorClass op_class = OperatorClass::kNone;
+  KernelSum sum;
+};
+
 struct TimeBreakdown {
-  std::array<KernelSum, kOperatorClasses> by_class{};  // sum of each OperatorClass
+  std::vector<ClassSum> by_class;  // of the classes that ran
   KernelSum all;
   // Operations of forward and backward, recomputed ones included: those of the optimizer are no
   // work of the model.
