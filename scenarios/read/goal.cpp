@@ -157,7 +157,7 @@ std::vector<std::string> names_in_entry(bool has_price, bool has_power) {
 std::vector<std::string> figure_names(const std::vector<Figure>& device) {
   // A search reads its goal once for each point, and an entry takes longer than the point's own
   // settings.
-  static const std::array<std::vector<std::string>, 4> kInEntry{
+  static const std::array<std::vector<std::string>, 4> in_entry{
       goal_detail::names_in_entry(false, false), goal_detail::names_in_entry(true, false),
       goal_detail::names_in_entry(false, true), goal_detail::names_in_entry(true, true)};
   const auto has = [&](std::string_view path) {
@@ -165,7 +165,7 @@ std::vector<std::string> figure_names(const std::vector<Figure>& device) {
                        [&](const Figure& figure) { return figure.path == path; });
   };
   std::vector<std::string> names =
-      kInEntry[(has("price") ? 1U : 0U) + (has("power.watts") ? 2U : 0U)];
+      in_entry[(has("price") ? 1U : 0U) + (has("power.watts") ? 2U : 0U)];
   for (const Figure& figure : device)
     names.push_back(std::string(goal_detail::kHardware) + figure.path);
   return names;

@@ -1,5 +1,6 @@
 #include "scenarios/studies/simulate_points.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -127,11 +128,9 @@ std::vector<PointResult> simulate_points(const Value& document, const Environmen
   const auto is_wanted = [&](std::size_t i) { return wanted.empty() || wanted[i]; };
   const std::vector<std::vector<std::size_t>> runs =
       simulate_points_detail::wanted_runs(base, points, wanted);
-  std::size_t total = 0;
-  for (const std::vector<std::size_t>& run : runs) {
-    for (const std::size_t i : run)
-      total += is_wanted(i) ? 1U : 0U;
-  }
+  const auto total = wanted.empty()
+                         ? points.size()
+                         : static_cast<std::size_t>(std::count(wanted.begin(), wanted.end(), true));
   if (!alone) simulate_points_detail::check_base(base, points, environment);
   SharedModels models;
   std::vector<PointResult> results(points.size());
