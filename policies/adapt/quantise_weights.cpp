@@ -12,7 +12,8 @@ const PolicyEntry& quantise_weights_entry() {
       .name = "quantise_weights",
       .kind = "forward rewrite",
       .summary =
-          "weights of linear layers, the head's if asked for, are frozen as codes of 4 or 8 bits and "
+          "weights of linear layers, the head's if asked for, are frozen as codes of 4 or 8 bits "
+          "and "
           "dequantised at each use; also with training.mode: forward",
       .source = "bitsandbytes 0.50; torchao; Dettmers et al. 2022, 2023",
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
