@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+import weakref
 
 try:
     import onnx
@@ -134,6 +135,13 @@ def peaks_by_part(profiler, parts, live):
     return peaks
 
 
+class Holder:
+    """A saved tensor, which goes with its node: what leads only to unread results (max(1)[1]) dies in forward."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+
 def record(model, inputs, target, training):
     """Returns saved bytes and the peaks by phase of the third step."""
     targets = [] if target is None else [target]
@@ -186,16 +194,17 @@ def record(model, inputs, target, training):
         phase = phases.get(part, "optimizer")
         peaks[phase] = max(peaks.get(phase, 0), peak)
     own = {t.storage().data_ptr() for t in [*model.parameters(), *model.buffers(), *inputs, *targets]}
-    saved = {}
+    kept = []
 
     def pack(tensor):
-        storage = tensor.storage()
-        saved[storage.data_ptr()] = (storage.nbytes(), storage)
-        return tensor
+        holder = Holder(tensor.detach())  # a result that its own node keeps would keep the node
+        kept.append(weakref.ref(holder))
+        return holder
 
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda holder: holder.tensor):
         loss = loss_of(forward())
-    peaks["saved"] = sum(size for address, (size, _) in saved.items() if address not in own)
+    storages = [holder().tensor.storage() for holder in kept if holder() is not None]
+    peaks["saved"] = sum({s.data_ptr(): s.nbytes() for s in storages if s.data_ptr() not in own}.values())
     del loss
     return peaks
 

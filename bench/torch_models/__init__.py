@@ -2,7 +2,8 @@
 function from the batch to its inputs and its target; a target of None says that the module returns
 the loss. A model may carry `what`, the parts that it was made of, for the line that tells what
 differs."""
-from torch_models import applied, architectures, further, language, losses, named, operators, published, recurrences, vision
+from torch_models import applied, architectures, frontier, further, fusion, language, losses, named, operators, published, ranking, recurrences, sciences, signals, vision
 
 FAMILIES = {**vision.FAMILIES, **language.FAMILIES, **losses.FAMILIES, **named.FAMILIES, **operators.FAMILIES,
-            **architectures.FAMILIES, **published.FAMILIES, **recurrences.FAMILIES, **further.FAMILIES, **applied.FAMILIES}
+            **architectures.FAMILIES, **published.FAMILIES, **recurrences.FAMILIES, **further.FAMILIES, **applied.FAMILIES, **frontier.FAMILIES,
+            **sciences.FAMILIES, **signals.FAMILIES, **ranking.FAMILIES, **fusion.FAMILIES}

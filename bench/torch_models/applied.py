@@ -369,7 +369,7 @@ class Agent(Described):
             q = self.v(h) + adv - adv.mean(dim=1, keepdim=True)
             return (q.gather(1, a).squeeze(1) - value.squeeze(1)).pow(2).mean()
         if self.form == "quantile":
-            z = self.atoms(h).view(n, 4, 5).mean(1)
+            z = self.atoms(h).view(-1, 4, 5).mean(1)
             u = value - z
             rho = torch.where(u.abs() <= 1, 0.5 * u.pow(2), u.abs() - 0.5)
             return ((self.taus - (u < 0).float()).abs() * rho).sum(1).mean()
