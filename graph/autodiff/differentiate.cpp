@@ -134,10 +134,25 @@ void GradientTape::emit_backward(NodeId id) {
   current_ = {};
 }
 
+// torch's engine releases the gradients that a node returned after it has added the last of them.
+void GradientTape::hold_summands(std::span<const StorageId> summands, OperatorId last_sum) {
+  if (!rules_.holds || summands.size() < 2) return;
+  for (StorageId summand : summands)
+    training_.holds.push_back({summand, OperatorId(), last_sum, HoldKind::kSaved});
+}
+
 // All gradients reach their nodes before AccumulateGrad runs for the leaves among these.
 void GradientTape::deliver_all(std::span<const std::pair<TensorId, Tensor>> results) {
-  for (const auto& [target, gradient] : results)
+  std::vector<StorageId> summands;
+  OperatorId last_sum;
+  for (const auto& [target, gradient] : results) {
+    const bool adds = pending_[target].has_value();
     deliver(target, gradient);
+    if (!adds) continue;
+    summands.push_back(gradient.storage);
+    last_sum = part_->back();
+  }
+  hold_summands(summands, last_sum);
   for (const auto& [target, gradient] : results) {
     const ParameterId parameter = parameter_[target];
     if (!parameter.valid() || uses_left_[target] > 0 || !pending_[target]) continue;

@@ -57,6 +57,7 @@ class GradientTape final : public BackwardTape {
   void release_output_gradients(NodeId id);
   void deliver_all(std::span<const std::pair<TensorId, Tensor>> results);
   void deliver(TensorId target, const Tensor& gradient);
+  void hold_summands(std::span<const StorageId> summands, OperatorId last_sum);
   [[nodiscard]] Tensor add_gradients(const Tensor& old, const Tensor& added);
   [[nodiscard]] bool is_shared(TensorId leaf) const;
   void accumulate_leaf(ParameterId id);

@@ -90,7 +90,11 @@ TensorId ModelBuilder::matmul(TensorId a, TensorId b) {
     Shape expanded = batch;
     expanded.push_back(shape(x)[-2]);
     expanded.push_back(shape(x)[-1]);
-    if (!(shape(x) == expanded)) x = expand(x, expanded);
+    if (!(shape(x) == expanded)) {
+      // Autocast converts the arguments of torch.matmul, which widens them afterwards.
+      const std::vector<std::int64_t> sizes(expanded.begin(), expanded.end());
+      x = add("expand", {x}, {{"shape", sizes}, {"widens_argument", std::int64_t{1}}});
+    }
     return shape(x).rank() == 3 ? x : reshape(x, {batches, shape(x)[-2], shape(x)[-1]});
   };
   Shape result = batch;

@@ -28,4 +28,11 @@ DType promote(DType a, DType b) {
   return DType::kFloat32;  // fp16 with bf16
 }
 
+DType result_type(const Tensor& a, const Tensor& b) {
+  if (is_floating(a.dtype) != is_floating(b.dtype)) return is_floating(a.dtype) ? a.dtype : b.dtype;
+  const bool one_has_no_axes = (a.shape.rank() == 0) != (b.shape.rank() == 0);
+  if (one_has_no_axes) return a.shape.rank() == 0 ? b.dtype : a.dtype;
+  return promote(a.dtype, b.dtype);
+}
+
 }  // namespace tidemark

@@ -26,5 +26,8 @@ namespace tidemark {
 // Broadcasts two shapes and throws the user's error when they do not fit.
 [[nodiscard]] Shape broadcast_shapes(const Inference& inference, const Shape& a, const Shape& b);
 [[nodiscard]] DType promote(DType a, DType b);  // the wider of two floating types
+// The type of a result of two operands: floats before integers, then tensors with axes before those
+// without (torch.result_type), then the wider one.
+[[nodiscard]] DType result_type(const Tensor& a, const Tensor& b);
 
 }  // namespace tidemark

@@ -203,6 +203,7 @@ CastPolicy AutocastNodes::policy_of_call(const Node& node) const {
                     "probabilities lose too much; write bce_with_logits");
   }
   const Attributes& attributes = node.attributes;
+  if (attributes.flag("widens_argument")) return CastPolicy::kLow;  // of torch.matmul
   if (!rules_.cpu_autocast_lists) return policy;
   // adaptive_avg_pool3d, which calls mean.
   if (attributes.flag("pools_volume")) return CastPolicy::kFloat32;
@@ -240,6 +241,7 @@ void AutocastNodes::rewrite(GraphCopy& copy, NodeId id) {
     for (std::size_t i = inputs.size(); i-- > 0;)
       inputs[i] = cast(copy, inputs[i], dtype, node.layer);
   }
+  if (attributes.flag("to_low_type")) attributes.set("dtype", std::string(name_of(low_)));
   const bool ends_call = attributes.flag("ends_converted_call");
   const NodeId kept = copy.keep(id, std::move(inputs), std::move(attributes));
   hold_converted_logits(copy, id, kept);

@@ -42,7 +42,7 @@ TEST_SUITE("golden") {
       CHECK(peak(Phase::kOptimizer) == figure("optimizer"));
       ++compared;
     }
-    CHECK(compared == 35);
+    CHECK(compared == 48);
   }
 }
 

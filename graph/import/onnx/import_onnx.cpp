@@ -6,6 +6,7 @@
 
 #include "graph/core/errors.hpp"
 #include "graph/import/onnx/merged_operators.hpp"
+#include "graph/import/onnx/merged_slices.hpp"
 #include "graph/import/onnx/onnx_lowering.hpp"
 #include "graph/models/losses.hpp"
 #include "graph/models/model_limits.hpp"
@@ -135,6 +136,7 @@ Graph import_onnx(const std::string& path, const OnnxOptions& onnx, const ModelO
   check_options(options);
   OnnxModel file = read_onnx(path);
   split_merged_operators(file);
+  split_merged_slices(file);
   import_onnx_detail::check_stated_batch(file, onnx, options.micro_batch);
   const OnnxUses uses(file);
   const OnnxModules modules(file);

@@ -95,9 +95,15 @@ const Unary& unary_of(const NodeView& node) {
   return kUnaries.at(static_cast<std::size_t>(node.family_variant()));
 }
 
+// Functions that PyTorch computes in integers; others would convert them to floats.
+bool takes_integers(std::string_view name) {
+  return name == "clamp" || name == "neg" || name == "abs" || name == "sign";
+}
+
 void infer(Inference& inference) {
   const Tensor& x = inference.input(0);
-  inference.require(is_floating(x.dtype),
+  const auto variant = static_cast<std::size_t>(inference.family_variant());
+  inference.require(is_floating(x.dtype) || takes_integers(kUnaries.at(variant).name),
                     [&] { return fmt::format("its input is {}", name_of(x.dtype)); });
   const std::string approximate = inference.attributes().text("approximate", "none");
   inference.require(approximate == "none" || approximate == "tanh", [&] {

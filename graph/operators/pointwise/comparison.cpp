@@ -25,7 +25,7 @@ ForwardKernel forward(const NodeView& node) {
 
 void infer_extremum(Inference& inference) {
   create_elementwise(inference, common_shape(inference),
-                     promote(inference.input(0).dtype, inference.input(1).dtype));
+                     result_type(inference.input(0), inference.input(1)));
 }
 
 void save_both(SavedSet& saved) {

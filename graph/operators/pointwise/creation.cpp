@@ -1,4 +1,4 @@
-// Tensors that forward makes from nothing: positions, token types.
+// Tensors that forward makes from nothing: positions, token types, random numbers.
 #include "graph/operators/pointwise/creation.hpp"
 
 #include <fmt/format.h>
@@ -17,6 +17,13 @@ void infer_zeros(Inference& inference) {
   create_shaped(inference, "int64");
 }
 
+// The type follows that of the operand, which autocast may change.
+void infer_random_like(Inference& inference) {
+  const Tensor x = inference.input(0);
+  inference.create(x.shape, x.dtype);
+  inference.follow_gradient(false);
+}
+
 ForwardKernel forward(const NodeView& node) {
   return {.work = node.elementwise_work(OperatorClass::kMemset, 0)};
 }
@@ -31,6 +38,12 @@ constexpr OperatorFamily kFamilies[] = {
     {.name = "zeros",
      .summary = "zeros of a shape and an element type, int64 when absent",
      .infer = infer_zeros,
+     .forward = forward,
+     .save = save_nothing,
+     .backward = no_backward},
+    {.name = "random_like",
+     .summary = "random numbers of a tensor's shape and type: randn_like, bernoulli",
+     .infer = infer_random_like,
      .forward = forward,
      .save = save_nothing,
      .backward = no_backward},

@@ -18,10 +18,7 @@ void infer_binary(Inference& inference) {
     inference.in_place(0);
     return;
   }
-  DType dtype = promote(a.dtype, b.dtype);
-  if (is_floating(a.dtype) != is_floating(b.dtype))
-    dtype = is_floating(a.dtype) ? a.dtype : b.dtype;
-  create_elementwise(inference, shape, dtype);
+  create_elementwise(inference, shape, result_type(a, b));
 }
 
 ForwardKernel forward(const NodeView& node) {

@@ -16,7 +16,7 @@ void infer(Inference& inference) {
   }
   const Tensor& base = inference.input(kBase);
   create_elementwise(inference, broadcast_shapes(inference, base.shape, exponent.shape),
-                     promote(base.dtype, exponent.dtype));
+                     result_type(base, exponent));
 }
 
 ForwardKernel forward(const NodeView& node) {

@@ -20,6 +20,14 @@ std::int64_t pooled(const Inference& inference, int axis) {
   return (count - 1) * window.stride >= window.padded - window.padding ? count - 1 : count;
 }
 
+// A kernel over one axis is PyTorch's over two, of which the first has one place: where the
+// channels of [n, c, length] lie innermost, as after a permutation, they do in the result.
+Strides pooled_order(const Shape& shape, const Tensor& x) {
+  const bool innermost = x.shape[1] > 1 && x.strides[1] == 1 && !x.is_contiguous();
+  if (shape.rank() != 3 || !innermost) return channel_order(shape, x);
+  return {shape[1] * shape[2], 1, shape[1]};
+}
+
 void create_pooled(Inference& inference, bool adaptive) {
   const Tensor& x = inference.input(0);
   const int axes = inference.family_variant();
@@ -29,7 +37,7 @@ void create_pooled(Inference& inference, bool adaptive) {
     shape.push_back(adaptive ? per_axis(inference.attributes(), "output_size", axis, 1)
                              : pooled(inference, axis));
   }
-  inference.create(shape, x.dtype, channel_order(shape, x));
+  inference.create(shape, x.dtype, pooled_order(shape, x));
 }
 
 void infer_windows(Inference& inference) {

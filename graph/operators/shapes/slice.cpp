@@ -1,4 +1,4 @@
-// Parts of tensors along one axis: narrow, split and cat.
+// Parts of tensors along one axis: narrow, split, cat and unfold_axis.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -141,7 +141,45 @@ void backward_cat(BackwardBuilder& b) {
   }
 }
 
+// Windows of `size` elements, one every `step`: the axis counts them, and a new last axis their
+// elements, which windows that overlap share.
+void infer_unfold(Inference& inference) {
+  const Tensor& x = inference.input(0);
+  const Attributes& attributes = inference.attributes();
+  const int axis = checked_axis(inference, attributes.integer("axis", 0), x.shape.rank());
+  const std::int64_t size = attributes.integer("size", 1);
+  const std::int64_t step = attributes.integer("step", 1);
+  inference.require(size >= 1 && size <= x.shape[axis] && step >= 1, [&] {
+    return fmt::format("windows of {}, one every {}, are not inside axis {} of extent {}", size,
+                       step, axis, x.shape[axis]);
+  });
+  Shape shape = x.shape;
+  Strides strides = x.strides;
+  shape[axis] = (x.shape[axis] - size) / step + 1;
+  if (shape[axis] > 1) strides[axis] *= step;
+  shape.push_back(size);
+  strides.push_back(x.strides[axis]);
+  inference.view(0, shape, strides);
+}
+
+// unfold_backward: zeros of the input's size, to which the windows are added.
+void backward_unfold(BackwardBuilder& b) {
+  const Tensor gradient = b.output_gradient();
+  const Tensor result = b.create_like("input_gradient", b.node().input(0));
+  Work work = work_on(OperatorClass::kElementwise, flops_per(1, gradient), {gradient}, {result});
+  work.launches = 2;
+  b.launch(
+      {.name = "unfold_axis.backward", .reads = {gradient}, .creates = {result}, .work = work});
+  b.set_input_gradient(0, result);
+}
+
 constexpr OperatorFamily kFamilies[] = {
+    {.name = "unfold_axis",
+     .summary = "windows of `size` along an axis, one every `step`, as a view: x.unfold",
+     .infer = infer_unfold,
+     .forward = no_kernel,
+     .save = save_nothing,
+     .backward = backward_unfold},
     {.name = "narrow",
      .summary = "`length` elements of an axis from `start` on, every `step`-th, as a view",
      .infer = infer_narrow,

@@ -107,9 +107,10 @@ void lower_clip(OnnxLowering& l) {
   };
   const auto low = bound(1, "min");
   const auto high = bound(2, "max");
+  const bool floating = is_floating(l.builder().tensor(l.operand(0)).dtype);
   std::string_view family = "clamp";
-  if (low == 0.0 && high == 6.0) family = "relu6";
-  if (low == -1.0 && high == 1.0) family = "hardtanh";
+  if (floating && low == 0.0 && high == 6.0) family = "relu6";
+  if (floating && low == -1.0 && high == 1.0) family = "hardtanh";
   const std::int64_t bounds = (low ? 1 : 0) + (high ? 1 : 0);
   if (family == "clamp")
     return l.set(l.builder().add(family, {l.operand(0)}, {{"bounds", bounds}}));

@@ -1,6 +1,7 @@
-// Functions that the exporter writes as several operators: log1p, vector_norm, hardshrink,
-// softshrink, cosine_similarity, lerp, nan_to_num, cdist, and products with tensors of another
-// type.
+// Functions that the exporter writes as several operators: log1p, log10, vector_norm, hardshrink,
+// log10, softshrink, cosine_similarity, lerp, nan_to_num, cdist, and products with tensors of
+// another type.
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -19,6 +20,21 @@ bool match_log1p(OnnxLowering& l) {
   const OnnxValueId result = m.next("Log", l.node().outputs.front(), 0);
   if (!result.valid()) return false;
   m.finish(result, l.builder().add("log1p", {l.operand(1)}));
+  return true;
+}
+
+// torch.log10: the exporter's divisor has an axis, log(10) of module code has none.
+bool match_log10(OnnxLowering& l) {
+  OnnxMatch m(l);
+  const OnnxValueId result = m.next("Div", l.node().outputs.front(), 0);
+  if (!result.valid()) return false;
+  const OnnxConstant* divisor = l.constant(m.node_of(result).inputs[1]);
+  constexpr double kTolerance = 1e-6;
+  if (divisor == nullptr || !divisor->known || divisor->dims != std::vector<std::int64_t>{1} ||
+      std::abs(divisor->number() - std::log(10.0)) > kTolerance) {
+    return false;
+  }
+  m.finish(result, l.builder().add("log10", {l.operand(0)}));
   return true;
 }
 
@@ -90,8 +106,18 @@ OnnxValueId squared_length(OnnxLowering& l, OnnxMatch& m, OnnxValueId x) {
   return {};
 }
 
-// F.cosine_similarity: both vectors are divided by their lengths, then multiplied and summed. The
-// exporter divides the sum of their products by the root of the product of their squared lengths.
+// Returns the shape that two operands broadcast to; who widens them checks that they do.
+Shape common_shape(const Shape& a, const Shape& b) {
+  Shape wide = a.rank() >= b.rank() ? a : b;
+  const Shape& other = a.rank() >= b.rank() ? b : a;
+  for (int axis = -1; axis >= -other.rank(); --axis)
+    wide[axis] = std::max(wide[axis], other[axis]);
+  return wide;
+}
+
+// F.cosine_similarity: both vectors are widened to one shape and divided by their lengths, then
+// multiplied and summed. The exporter divides the sum of their products by the root of the product
+// of their squared lengths.
 bool match_cosine_similarity(OnnxLowering& l) {
   if (l.node().inputs.size() != 2 || l.node().inputs[0] == l.node().inputs[1]) return false;
   OnnxMatch m(l);
@@ -107,14 +133,20 @@ bool match_cosine_similarity(OnnxLowering& l) {
   const auto axes = l.axes_of(m.node_of(dot));
   ModelBuilder& builder = l.builder();
   const Attributes over{{"axes", axes}, {"keepdim", std::int64_t{1}}};
-  const auto normalized = [&](std::size_t operand) {
+  const Shape common = common_shape(l.shape_of_operand(0), l.shape_of_operand(1));
+  const auto widened = [&](std::size_t operand) {
     const TensorId x = l.operand(operand);
-    const TensorId squares = builder.add("pow", {x}, {{"exponent", 2.0}});
-    const TensorId length = builder.add("sqrt", {builder.add("sum", {squares}, over)});
-    return std::pair(x, length);
+    return builder.shape(x) == common ? x : builder.expand(x, common);
   };
-  const auto [left, left_length] = normalized(0);
-  const auto [right, right_length] = normalized(1);
+  const auto squared = [&](TensorId x) {
+    return builder.add("sum", {builder.add("pow", {x}, {{"exponent", 2.0}})}, over);
+  };
+  const TensorId left = widened(0);
+  const TensorId right = widened(1);
+  const TensorId left_square = squared(left);
+  const TensorId right_square = squared(right);
+  const TensorId left_length = builder.add("sqrt", {left_square});
+  const TensorId right_length = builder.add("sqrt", {right_square});
   const TensorId left_unit = builder.add("div", {left, left_length});
   const TensorId right_unit = builder.add("div", {right, right_length});
   const TensorId products = builder.multiply(left_unit, right_unit);
@@ -233,9 +265,10 @@ bool match_cdist(OnnxLowering& l) {
 }
 
 constexpr OnnxPattern kPatterns[] = {
-    {"Add", match_log1p},          {"Abs", match_vector_norm},       {"Greater", match_hardshrink},
-    {"Greater", match_softshrink}, {"Mul", match_cosine_similarity}, {"Cast", match_promotion},
-    {"Sub", match_lerp},           {"IsNaN", match_nan_to_num},      {"Unsqueeze", match_cdist},
+    {"Add", match_log1p},       {"Abs", match_vector_norm},    {"Greater", match_hardshrink},
+    {"Log", match_log10},       {"Greater", match_softshrink}, {"Mul", match_cosine_similarity},
+    {"Cast", match_promotion},  {"Sub", match_lerp},           {"IsNaN", match_nan_to_num},
+    {"Unsqueeze", match_cdist},
 };
 
 }  // namespace onnx_function_lowering

@@ -1,4 +1,4 @@
-// torch.chunk and torch.roll, which exporters write as slices.
+// torch.chunk, torch.roll and Tensor.unfold, which exporters write as slices.
 #include <fmt/format.h>
 
 #include "graph/import/onnx/fold.hpp"
@@ -152,8 +152,59 @@ bool match_repeat_interleave(OnnxLowering& l) {
   return true;
 }
 
-constexpr OnnxPattern kLayoutPatterns[] = {
-    {"Slice", match_chunk}, {"Concat", match_roll}, {"Split", match_repeat_interleave}};
+// Follows a window to the Concat of all: Transpose, if its axis is not the last one, and Unsqueeze.
+OnnxNodeId join_of_window(OnnxLowering& l, OnnxMatch& m, OnnxValueId window) {
+  const OnnxValueId moved = m.next("Transpose", window, 0);
+  const OnnxValueId lifted = m.next("Unsqueeze", moved.valid() ? moved : window, 0);
+  const OnnxNodeId reader = lifted.valid() ? l.uses().only_reader(lifted) : OnnxNodeId();
+  return reader.valid() && l.file().nodes[reader].op == "Concat" ? reader : OnnxNodeId();
+}
+
+// x.unfold(axis, size, step), a view: the exporter cuts each window and joins them. Its slices have
+// no steps, by which they differ from those of module code. It counts an axis from the back as if
+// it were in the result, which has one more: the file's shape is wrong there, PyTorch's is taken.
+bool match_unfold_axis(OnnxLowering& l) {
+  constexpr std::size_t kOperandsWithoutSteps = 4;
+  const OnnxValueId x = l.node().inputs[0];
+  if (!l.tensor(x).valid()) return false;
+  const Shape shape = l.builder().shape(l.tensor(x));
+  OnnxMatch m(l);
+  OnnxNodeId join;
+  std::vector<Part> windows;
+  for (const OnnxUse& use : l.uses().readers[x]) {
+    const OnnxNode& node = l.file().nodes[use.node];
+    const bool is_window = use.operand == 0 && node.inputs.size() == kOperandsWithoutSteps;
+    const auto part = is_window ? part_of(l, node, shape.rank()) : std::nullopt;
+    if (!part || use.node < l.id()) continue;
+    const OnnxNodeId reader = join_of_window(l, m, node.outputs.front());
+    if (!reader.valid() || (join.valid() && reader != join)) break;
+    m.take(node.outputs.front());
+    join = reader;
+    windows.push_back(*part);
+  }
+  if (!join.valid() || l.file().nodes[join].inputs.size() != windows.size()) return false;
+  const std::int64_t axis = windows.front().axis;
+  const std::int64_t size = windows.front().end;
+  const std::int64_t step = windows.size() > 1 ? windows[1].start : 1;
+  std::int64_t start = 0;
+  for (const Part& window : windows) {
+    const bool inside = window.start >= 0 && window.end <= shape[static_cast<int>(axis)];
+    if (!inside || window.axis != axis || window.start != start || window.end - start != size)
+      return false;
+    if (step < 1 || size < 1 || step > kLongestAxis) return false;
+    start += step;
+  }
+  const OnnxValueId result = l.file().nodes[join].outputs.front();
+  m.take(result);
+  m.finish(result, l.builder().add("unfold_axis", {l.operand(0)},
+                                   {{"axis", axis}, {"size", size}, {"step", step}}));
+  return true;
+}
+
+constexpr OnnxPattern kLayoutPatterns[] = {{"Slice", match_unfold_axis},
+                                           {"Slice", match_chunk},
+                                           {"Concat", match_roll},
+                                           {"Split", match_repeat_interleave}};
 
 }  // namespace onnx_layout_lowering
 

@@ -103,9 +103,14 @@ bool match_kl_div(OnnxLowering& l) {
   ModelBuilder& b = l.builder();
   const TensorId t = l.operand(0);
   if (b.tensor(t).requires_grad) return false;
-  const TensorId entropy = b.add("log", {t});  // xlogy of a target without a gradient
-  const TensorId loss = b.add("sub", {entropy, b.multiply(t, l.tensor(input))});
-  m.finish(reduced, b.add(m.node_of(reduced).op == "ReduceMean" ? "mean" : "sum", {loss}));
+  // Autocast converts the arguments of the whole call.
+  const Attributes argument{{"reads_converted", std::int64_t{1}}};
+  const TensorId entropy = b.add("log", {t}, argument);  // xlogy of a target without a gradient
+  const TensorId product_made = b.add("mul", {t, l.tensor(input)}, argument);
+  const TensorId loss = b.add("sub", {entropy, product_made});
+  const bool mean = m.node_of(reduced).op == "ReduceMean";
+  m.finish(reduced,
+           b.add(mean ? "mean" : "sum", {loss}, {{"ends_converted_call", std::int64_t{1}}}));
   return true;
 }
 

@@ -113,7 +113,8 @@ void lower_matmul(OnnxLowering& l) {
     const OnnxNode& sum = l.file().nodes[reader];
     const bool added = sum.inputs[1] == result && is_of_parameter(l, sum.inputs[0]);
     const TensorId first = added ? l.tensor(sum.inputs[0]) : TensorId();
-    if (first.valid() && b.tensor(first).requires_grad && b.shape(first).rank() == 1) {
+    if (first.valid() && (behind.valid() || b.tensor(first).requires_grad) &&
+        b.shape(first).rank() == 1) {
       bias = first;
       result = sum.outputs.front();
       l.mark_done(reader);

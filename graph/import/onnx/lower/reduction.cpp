@@ -1,7 +1,8 @@
 // Reductions, softmax, and losses that are part of the exported module.
 #include <fmt/format.h>
 
-#include "graph/import/onnx/onnx_lowering.hpp"
+#include "graph/import/onnx/element_type.hpp"
+#include "graph/import/onnx/onnx_match.hpp"
 
 namespace tidemark {
 namespace onnx_reduction {
@@ -58,11 +59,39 @@ void lower_argmax(OnnxLowering& l) {
                         reduction_attributes({l.node().integer("axis")}, keep)));
 }
 
-// Lowers softmax; sets before 13 take axis 1 by default.
+// Takes a Cast of `value`, its one reader, that changes no type in the file.
+OnnxValueId unchanging_cast(OnnxLowering& l, OnnxMatch& m, OnnxValueId value, DType dtype) {
+  const OnnxValueId result = m.peek("Cast", value, 0);
+  if (!result.valid()) return {};
+  const auto named = onnx_element_type(m.node_of(result).integer("to"));
+  if (!named || l.model_type(*named) != dtype) return {};
+  m.take(result);
+  return result;
+}
+
+// Lowers softmax; sets before 13 take axis 1 by default. F.softmax(x, axis, dtype) is written as a
+// Cast of the result, and converts x before; .to(q.dtype) after it is a second Cast, which gives
+// back the type of the products under autocast.
 void softmax(OnnxLowering& l, std::string_view family) {
   const std::int64_t axis = l.node().integer("axis", l.opset() < 13 ? 1 : -1);
-  l.set(l.builder().add(family, {l.operand(0)},
-                        {{"axis", axis}, {"called_by_itself", std::int64_t{1}}}));
+  ModelBuilder& b = l.builder();
+  TensorId x = l.operand(0);
+  const DType dtype = b.tensor(x).dtype;
+  OnnxMatch m(l);
+  OnnxValueId last = l.node().outputs.front();
+  const OnnxValueId named = unchanging_cast(l, m, last, dtype);
+  if (named.valid()) {
+    x = b.cast(x, dtype);
+    last = named;
+  }
+  TensorId result = b.add(family, {x}, {{"axis", axis}, {"called_by_itself", std::int64_t{1}}});
+  const OnnxValueId restored = named.valid() ? unchanging_cast(l, m, named, dtype) : OnnxValueId();
+  if (restored.valid()) {
+    result = b.add("cast", {result},
+                   {{"dtype", std::string(name_of(dtype))}, {"to_low_type", std::int64_t{1}}});
+    last = restored;
+  }
+  m.finish(last, result);
 }
 
 void lower_softmax(OnnxLowering& l) {
