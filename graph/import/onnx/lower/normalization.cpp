@@ -72,19 +72,23 @@ std::size_t trailing_axes(OnnxLowering& l, const OnnxNode& mean, int rank) {
   return axes.size();
 }
 
-// F.layer_norm: m = ReduceMean(x); d = x - m; y = d / sqrt(ReduceMean(d^2) + eps) [w + b].
+// F.layer_norm: m = ReduceMean(x); d = x - m; y = d / sqrt(ReduceMean(d^2) + eps) [w + b]. The
+// exporter leaves `keepdims` out here; means that a model takes by hand have it.
 bool match_layer_norm(OnnxLowering& l) {
   OnnxMatch m(l);
   const OnnxValueId x = l.node().inputs[0];
   const int rank = l.shape_of_operand(0).rank();
   const std::size_t axes = trailing_axes(l, l.node(), rank);
-  if (axes == 0 || l.node().integer("keepdims", 1) == 0) return false;
+  if (axes == 0 || l.node().find<std::int64_t>("keepdims") != nullptr) return false;
   const OnnxValueId d = m.next("Sub", l.node().outputs.front(), 1, x);
   if (!d.valid() || l.uses().readers[d].size() != 2 || l.uses().is_output[d] != 0) return false;
   const OnnxValueId squares = m.reader("Pow", d, 0);
   if (!squares.valid() || m.operand_number(squares, 1) != 2.0) return false;
   const OnnxValueId variance = m.next("ReduceMean", squares, 0);
-  if (!variance.valid() || trailing_axes(l, m.node_of(variance), rank) != axes) return false;
+  if (!variance.valid() || trailing_axes(l, m.node_of(variance), rank) != axes ||
+      m.node_of(variance).find<std::int64_t>("keepdims") != nullptr) {
+    return false;
+  }
   const OnnxValueId shifted = m.next("Add", variance, 0);
   if (!shifted.valid() || !m.operand_number(shifted, 1)) return false;
   const OnnxValueId deviation = m.next("Sqrt", shifted, 0);

@@ -14,12 +14,16 @@ constexpr std::int64_t kRows = 2 * 8;
 const OnnxDims kTokens = {2, 8, 16};
 
 // The decomposition of nn.LayerNorm up to operator set 16; d is the difference from the mean.
+// Means that a model takes by itself are written with `keepdims`.
 std::string layer_norm(OnnxWriter& w, const std::string& x, std::string* d, bool affine,
-                       const OnnxDims& weight = {16}, const OnnxDims& axes = {-1}) {
-  const std::string mean = w.node("ReduceMean", {x}, {{"axes", axes}});
+                       const OnnxDims& weight = {16}, const OnnxDims& axes = {-1},
+                       bool by_hand = false) {
+  OnnxAttributes of_mean = {{"axes", axes}};
+  if (by_hand) of_mean.emplace_back("keepdims", std::int64_t{1});
+  const std::string mean = w.node("ReduceMean", {x}, of_mean);
   *d = w.node("Sub", {x, mean});
   const std::string squares = w.node("Pow", {*d, w.number(2)});
-  const std::string variance = w.node("ReduceMean", {squares}, {{"axes", axes}});
+  const std::string variance = w.node("ReduceMean", {squares}, of_mean);
   const std::string root = w.node("Sqrt", {w.node("Add", {variance, w.number(1e-5)})});
   const std::string y = w.node("Div", {*d, root});
   if (!affine) return y;
@@ -57,6 +61,14 @@ TEST_SUITE("unit") {
     std::string d;
     const std::string y = layer_norm(probe.w, probe.x, &d, false);
     CHECK(probe.saved_with(probe.w.node("Add", {y, d})) == 3 * probe.n() + 4 * kRows);
+  }
+
+  TEST_CASE("a layer norm that a model writes itself keeps what its operators keep") {
+    // x for its mean, x - mean, its square and the root per row.
+    OnnxProbe probe(kTokens);
+    std::string d;
+    const std::string y = layer_norm(probe.w, probe.x, &d, false, {16}, {-1}, true);
+    CHECK(probe.saved_with(y) == 3 * probe.n() + 4 * kRows);
   }
 
   TEST_CASE("gelu keeps its input; by hand two tensors and two scalars more") {
