@@ -87,20 +87,31 @@ void infer_split(Inference& inference) {
   }
 }
 
-// SplitBackward concatenates the gradients of the parts; a part without one counts as zeros.
+// SplitBackward concatenates the gradients of the parts. It first makes zeros for each part that
+// has none (aten::split_with_sizes_backward); UnbindBackward expands a single one.
 void backward_split(BackwardBuilder& b) {
-  const Tensor result = b.create_like("input_gradient", b.node().input(0));
-  BackwardBuilder::Kernel kernel{.name = "split.backward",
-                                 .creates = {result},
-                                 .work = {.op_class = OperatorClass::kElementwise,
-                                          .dtype = result.dtype,
-                                          .written = result.bytes()}};
-  const std::size_t parts = b.node().graph().nodes[b.node().id()].outputs.size();
-  for (std::size_t i = 0; i < parts; ++i) {
-    if (!b.has_output_gradient(i)) continue;
-    kernel.reads.push_back(b.output_gradient(i));
-    kernel.work.read += traffic(b.output_gradient(i));
+  const Graph& graph = b.node().graph();
+  const std::vector<TensorId>& parts = graph.nodes[b.node().id()].outputs;
+  const bool unbound = b.node().attributes().flag("unbind");
+  BackwardBuilder::Kernel kernel{
+      .name = "split.backward",
+      .work = {.op_class = OperatorClass::kElementwise, .dtype = b.node().input(0).dtype}};
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (b.has_output_gradient(i)) {
+      kernel.reads.push_back(b.output_gradient(i));
+    } else {
+      const Tensor& part = graph.tensors[parts[i]];
+      const Tensor zeros = b.create_temporary("zeros", unbound ? Shape{} : part.shape, part.dtype);
+      b.launch({.name = "split.zeros",
+                .creates = {zeros},
+                .work = work_on(OperatorClass::kMemset, Flops(0), {}, {zeros})});
+      kernel.reads.push_back(zeros);
+    }
+    kernel.work.read += traffic(kernel.reads.back());
   }
+  const Tensor result = b.create_like("input_gradient", b.node().input(0));
+  kernel.creates = {result};
+  kernel.work.written = result.bytes();
   b.launch(kernel);
   b.set_input_gradient(0, result);
 }

@@ -43,11 +43,19 @@ TEST_SUITE("golden") {
     CHECK(allocations(graph, graph.part(PartKind::kBackward)) == Sizes{kFull});
   }
 
-  TEST_CASE("an unused part of a split counts as zeros") {
-    ModelBuilder b("probe", kFp32);
-    const std::vector<TensorId> halves = b.split(b.parameter("x", {4, 32, 64}), 32, 2);
-    const TrainingGraph graph = train_on_cpu(b, b.multiply(halves[0], halves[0]));
-    CHECK(allocations(graph, graph.part(PartKind::kBackward)).back() == kFull);
+  TEST_CASE("backward makes zeros for an unused part of a split, and one zero for one of unbind") {
+    for (const bool unbound : {false, true}) {
+      CAPTURE(unbound);
+      ModelBuilder b("probe", kFp32);
+      const std::vector<TensorId> halves = b.add_many(
+          "split", {b.parameter("x", {4, 32, 64})},
+          {{"size", std::int64_t{32}}, {"axis", std::int64_t{2}}, {"unbind", unbound ? 1 : 0}});
+      const TrainingGraph graph = train_on_cpu(b, b.multiply(halves[0], halves[0]));
+      const Sizes made = allocations(graph, graph.part(PartKind::kBackward));
+      REQUIRE(made.size() >= 2);
+      CHECK(made[made.size() - 2] == (unbound ? 4 : kFull / 2));
+      CHECK(made.back() == kFull);
+    }
   }
 
   TEST_CASE("expand repeats without memory, and its gradient is summed") {

@@ -164,6 +164,24 @@ void lower_slice(OnnxLowering& l) {
   l.set(x);
 }
 
+// Whether the node is x.unbind(axis): parts of 1, each of which loses the axis.
+bool is_unbind(OnnxLowering& l, const List& sizes, std::int64_t axis, int rank) {
+  if (std::any_of(sizes.begin(), sizes.end(), [](std::int64_t size) { return size != 1; })) {
+    return false;
+  }
+  return std::all_of(l.node().outputs.begin(), l.node().outputs.end(), [&](OnnxValueId part) {
+    if (!part.valid()) return true;
+    if (l.uses().is_output[part] != 0) return false;
+    const std::vector<OnnxUse>& readers = l.uses().readers[part];
+    return std::all_of(readers.begin(), readers.end(), [&](const OnnxUse& use) {
+      const OnnxNode& node = l.file().nodes[use.node];
+      if (node.op != "Squeeze") return false;
+      const List axes = l.axes_of(node);
+      return axes == List{axis} || axes == List{axis - rank};
+    });
+  });
+}
+
 void lower_split(OnnxLowering& l) {
   const Shape x = l.shape_of_operand(0);
   const auto axis = static_cast<int>(checked_axis(l, l.node().integer("axis"), x.rank()));
@@ -180,8 +198,9 @@ void lower_split(OnnxLowering& l) {
   if (sizes.size() != l.node().outputs.size()) {
     l.fail(fmt::format("axis {} of {} does not split into {} parts", axis, to_string(x), parts));
   }
-  const std::vector<TensorId> results = l.builder().add_many(
-      "split", {l.operand(0)}, {{"sizes", sizes}, {"axis", std::int64_t{axis}}});
+  Attributes attributes{{"sizes", sizes}, {"axis", std::int64_t{axis}}};
+  if (is_unbind(l, sizes, axis, x.rank())) attributes.set("unbind", std::int64_t{1});
+  const std::vector<TensorId> results = l.builder().add_many("split", {l.operand(0)}, attributes);
   const bool last = axis == x.rank() - 1 && x.rank() == 3;
   for (std::size_t i = 0; i < results.size(); ++i) {
     l.set(results[i], i);
