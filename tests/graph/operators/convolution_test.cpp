@@ -95,6 +95,11 @@ TEST_SUITE("unit") {
     CHECK(probe::problem_of([&] {
             b.conv2d("c", x, 8, {.kernel = 3, .stride = std::int64_t{1} << 32});
           }).find("stride, dilation, padding and kernel are at most 1048576") != std::string::npos);
+    // Three such places reach over 2^63 and more.
+    CHECK(probe::problem_of([&] {
+            b.add("conv2d", {x, b.parameter("w", {8, 16, 3, 3})},
+                  {{"dilation", std::int64_t{1} << 62}});
+          }).find("stride, dilation, padding and kernel are at most 1048576") != std::string::npos);
   }
 }
 
