@@ -82,6 +82,12 @@ class ModelBuilder {
   TensorId add_in_place(std::string_view family, TensorId x, Attributes attributes = {});
   // Adds an attribute of a module: `tensor` lives until the step ends.
   void keep_in_module(TensorId tensor) { graph_.locals.push_back({tensor, {}}); }
+  // Adds a variable of a function that returns behind the node `until`.
+  void hold_until(TensorId tensor, NodeId until) { graph_.locals.push_back({tensor, until}); }
+  // Returns the node that was added last; invalid before the first.
+  [[nodiscard]] NodeId last_node() const {
+    return graph_.nodes.empty() ? NodeId() : NodeId(graph_.nodes.size() - 1);
+  }
   // Turns of a step share the tensor under this name.
   void share_as(TensorId tensor, std::string name) {
     graph_.locals.push_back({tensor, {}, false, std::move(name)});

@@ -7,6 +7,7 @@
 
 #include "graph/core/errors.hpp"
 #include "graph/import/onnx/fold.hpp"
+#include "graph/import/onnx/onnx_calls.hpp"
 
 namespace tidemark {
 OnnxLowering::OnnxLowering(const OnnxModel& file, const OnnxUses& uses, const OnnxModules& modules,
@@ -45,14 +46,21 @@ void OnnxLowering::run() {
       if (!node.has_input(i)) fail(fmt::format("operand {} is missing", i));
     }
   }
+  IdVector<OnnxNodeId, NodeId> made_so_far;  // the last node of the graph, by node of the file
   for (OnnxNodeId id : ids_of(file_.nodes)) {
-    if (done_[id] != 0) continue;
-    if (fold_node(id)) continue;
-    if (waits(file_.nodes[id])) {
-      waiting_[id] = 1;
-    } else {
-      lower(id);
+    if (done_[id] == 0 && !fold_node(id)) {
+      if (waits(file_.nodes[id])) {
+        waiting_[id] = 1;
+      } else {
+        lower(id);
+      }
     }
+    made_so_far.push_back(builder_.last_node());
+  }
+  for (const OnnxArgument& argument : arguments_of_calls(file_, uses_)) {
+    const TensorId held = tensors_[argument.value];
+    const NodeId until = made_so_far[argument.returns];
+    if (held.valid() && until.valid()) builder_.hold_until(held, until);
   }
 }
 
