@@ -125,6 +125,13 @@ void lower_unsqueeze(OnnxLowering& l) {
   l.set(l.builder().view(l.operand(0), l.shape(extents)));
 }
 
+// Whether the result is joined with others: an empty part of torch.roll, or one that Concat
+// refuses.
+bool is_joined(const OnnxLowering& l) {
+  const OnnxNodeId reader = l.uses().only_reader(l.node().outputs.front());
+  return reader.valid() && l.file().nodes[reader].op == "Concat";
+}
+
 // A slice that takes everything by numbers is no operator in PyTorch; x[:] is one in 1.13 (the
 // family narrow decides). The other steps are views too.
 void lower_slice(OnnxLowering& l) {
@@ -147,7 +154,10 @@ void lower_slice(OnnxLowering& l) {
     const std::int64_t extent = b.shape(x)[axis];
     if (steps[i] == 0) l.fail("its step is 0");
     const SliceRange range = slice_range(extent, starts[i], ends[i], steps[i]);
-    if (range.count < 1) l.fail(fmt::format("it leaves nothing of axis {}", axis));
+    if (range.count < 1) {
+      if (is_joined(l)) return;
+      l.fail(fmt::format("it leaves nothing of axis {}", axis));
+    }
     if (range.count == extent && range.step == 1 && ends[i] <= extent) continue;
     x = l.leading_slices(x, axis);
     if (range.step < 0) {
@@ -210,8 +220,13 @@ void lower_split(OnnxLowering& l) {
 
 void lower_concat(OnnxLowering& l) {
   std::vector<TensorId> parts;
-  for (std::size_t i = 0; i < l.node().inputs.size(); ++i)
+  for (std::size_t i = 0; i < l.node().inputs.size(); ++i) {
+    const OnnxNode* slice = operand_of(l, &l.node(), i, "Slice");
+    if (slice != nullptr && !l.tensor(l.node().inputs[i]).valid()) {
+      l.fail(fmt::format("its operand {} is an empty slice", excerpt(slice->name)));
+    }
     parts.push_back(l.operand(i));
+  }
   if (parts.empty()) l.fail("it has no operands");
   l.set(l.builder().cat(parts, static_cast<int>(l.node().integer("axis"))));
 }

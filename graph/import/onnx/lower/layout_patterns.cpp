@@ -73,7 +73,8 @@ bool match_chunk(OnnxLowering& l) {
   return true;
 }
 
-// torch.roll along one axis: the end x[-k:] in front of the rest x[:-k].
+// torch.roll along one axis: the end x[-k:] in front of the rest x[:-k], which is empty where k is
+// a multiple of the extent.
 bool match_roll(OnnxLowering& l) {
   if (l.node().inputs.size() != 2) return false;
   const OnnxNodeId back = l.uses().producer[l.node().inputs[0]];
@@ -93,8 +94,8 @@ bool match_roll(OnnxLowering& l) {
   const std::int64_t extent = shape[static_cast<int>(first->axis)];
   const SliceRange tail = slice_range(extent, first->start, first->end, 1);
   const SliceRange head = slice_range(extent, second->start, second->end, 1);
-  const bool rolls = head.start == 0 && tail.start == head.count && head.count >= 1 &&
-                     tail.count >= 1 && tail.start + tail.count == extent;
+  const bool rolls = head.start == 0 && tail.start == head.count && tail.count >= 1 &&
+                     tail.start + tail.count == extent;
   if (!rolls) return false;
   // x[d:], x[:d] of a half is also how rotary embeddings turn halves, but those negate one of them.
   l.set(l.builder().add("roll", {x}));

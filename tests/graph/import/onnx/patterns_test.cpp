@@ -243,18 +243,31 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("roll keeps nothing and makes one tensor, forward and backward") {
-    OnnxProbe probe({1, 8, 8, 4});
+    // By 8, and by 9, the part in front takes all of the axis and the other one is empty.
+    for (const std::int64_t shift : {3, 8, 9}) {
+      CAPTURE(shift);
+      OnnxProbe probe({1, 8, 8, 4});
+      OnnxWriter& w = probe.w;
+      const auto part = [&](std::int64_t from, std::int64_t to) {
+        return w.node("Slice", {probe.x, w.integers({from}), w.integers({to}), w.integers({1})});
+      };
+      const std::string end = part(-shift, INT64_MAX);
+      w.output(w.node("Concat", {end, part(0, -shift)}, {{"axis", std::int64_t{1}}}));
+      const TrainingGraph graph = trained(w);
+      CHECK(probe::saved_bytes(graph) == 0);
+      CHECK(probe::allocations(graph, graph.part(PartKind::kForward)) ==
+            probe::Sizes{probe.n(), probe.n()});
+      CHECK(probe::allocations(graph, graph.part(PartKind::kBackward)) == probe::Sizes{probe.n()});
+    }
+  }
+
+  TEST_CASE("an empty slice that is joined with something else is refused where it is joined") {
+    OnnxProbe probe({4, 8});
     OnnxWriter& w = probe.w;
-    const auto part = [&](std::int64_t from, std::int64_t to) {
-      return w.node("Slice", {probe.x, w.integers({from}), w.integers({to}), w.integers({1})});
-    };
-    const std::string end = part(-3, INT64_MAX);
-    w.output(w.node("Concat", {end, part(0, -3)}, {{"axis", std::int64_t{1}}}));
-    const TrainingGraph graph = trained(w);
-    CHECK(probe::saved_bytes(graph) == 0);
-    CHECK(probe::allocations(graph, graph.part(PartKind::kForward)) ==
-          probe::Sizes{probe.n(), probe.n()});
-    CHECK(probe::allocations(graph, graph.part(PartKind::kBackward)) == probe::Sizes{probe.n()});
+    const std::string none = w.node("Slice", {probe.x, w.integers({2}), w.integers({2})});
+    w.output(w.node("Concat", {none, probe.x}, {{"axis", std::int64_t{0}}}));
+    CHECK(problem(w).find("its operand Slice_") != std::string::npos);
+    CHECK(problem(w).find("is an empty slice") != std::string::npos);
   }
 
   TEST_CASE("chunk is one split: backward joins the gradients of its parts once") {
