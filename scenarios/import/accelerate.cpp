@@ -215,14 +215,20 @@ void import_deepspeed_answers(Settings& settings, ScenarioDraft& draft) {
   } else {
     group.becomes("zero_stage", "no policy: data-parallel ranks hold everything");
   }
-  for (const auto& [key, policy] : {std::pair{"offload_optimizer_device", "offload_optimizer"},
-                                    std::pair{"offload_param_device", "offload_parameters"}}) {
+  for (const auto& [key, part] : {std::pair{"offload_optimizer_device", "optimizer"},
+                                  std::pair{"offload_param_device", "parameters"}}) {
     const std::string device = group.word(key).value_or("none");
     if (device != "cpu" && device != "nvme") continue;
-    const std::string tier = device == "nvme" ? "nvme" : "host";
-    set_entry(draft.policy(policy, group.location(key)), "tier", group.location(key),
-              scalar_at(tier, group, key));
-    group.becomes(key, fmt::format("policies.{}.tier: {}", policy, tier));
+    if (stage < 3 && part == std::string_view("parameters")) {
+      group.without_effect(key, "of stage 3 only");
+      continue;
+    }
+    if (stage == 0) {
+      group.without_effect(key, "of ZeRO's stages");
+      continue;
+    }
+    const Value tier = scalar_at(device == "nvme" ? "nvme" : "host", group, key);
+    group.becomes(key, draft.offload_partitions(part, tier));
   }
   if (const auto steps = group.integer("gradient_accumulation_steps", at_least(1))) {
     draft.set_training("accumulate",

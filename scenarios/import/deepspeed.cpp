@@ -83,23 +83,31 @@ void import_elements(Settings& zero, Value& policy, std::int64_t stage, std::int
   }
 }
 
-// Imports offload_optimizer or offload_param: `device` is cpu, nvme or none.
-void import_offload(Settings& zero, std::string_view key, const std::string& policy,
+// Imports offload_optimizer or offload_param: `device` is cpu, nvme or none. A ratio leaves a part
+// of the optimizer on the device (ZeRO-Offload++), which is a policy of its own.
+void import_offload(Settings& zero, std::string_view key, std::int64_t stage,
                     ScenarioDraft& draft) {
   Settings offload = zero.group(key);
+  const bool parameters = key == "offload_param";
   const auto device = offload.word("device");
   constexpr auto kTransport = std::to_array<std::string_view>(
       {"pin_memory", "nvme_path", "buffer_count", "buffer_size", "max_in_cpu", "fast_init",
-       "pipeline_read", "pipeline_write", "pipeline"});
-  if (device && (*device == "cpu" || *device == "nvme")) {
-    Value& parameters = draft.policy(policy, zero.location(key));
-    const std::string tier = *device == "nvme" ? "nvme" : "host";
-    set_entry(parameters, "tier", offload.location("device"), scalar_at(tier, offload, "device"));
-    offload.becomes("device", fmt::format("policies.{}.tier: {}", policy, tier));
-    if (const auto ratio = offload.number("ratio", between(0, 1))) {
-      set_entry(parameters, "ratio", offload.location("ratio"),
+       "pipeline_read", "pipeline_write", "pipeline", "ratio"});
+  if (device && (*device == "cpu" || *device == "nvme") && parameters && stage < 3) {
+    offload.without_effect("device", "of stage 3 only");
+  } else if (device && (*device == "cpu" || *device == "nvme")) {
+    const Value tier = scalar_at(*device == "nvme" ? "nvme" : "host", offload, "device");
+    const auto ratio = parameters ? std::nullopt : offload.number("ratio", between(0, 1));
+    if (ratio && *ratio < 1) {
+      Value& policy = draft.policy("offload_optimizer", zero.location(key));
+      set_entry(policy, "tier", offload.location("device"), tier);
+      set_entry(policy, "ratio", offload.location("ratio"),
                 scalar_at(fmt::format("{:g}", *ratio), offload, "ratio"));
-      offload.becomes("ratio", fmt::format("policies.{}.ratio: {:g}", policy, *ratio));
+      offload.becomes("device", "policies.offload_optimizer.tier: " + tier.scalar);
+      offload.becomes("ratio", fmt::format("policies.offload_optimizer.ratio: {:g}", *ratio));
+    } else {
+      offload.becomes("device",
+                      draft.offload_partitions(parameters ? "parameters" : "optimizer", tier));
     }
   } else if (device && *device == "none") {
     offload.without_effect("device");
@@ -125,12 +133,12 @@ void import_zero(Settings& settings, ScenarioDraft& draft) {
                 scalar_at(*overlap ? "true" : "false", zero, "overlap_comm"));
       zero.becomes("overlap_comm", "policies.zero.overlap_comm");
     }
-    import_offload(zero, "offload_optimizer", "offload_optimizer", draft);
-    import_offload(zero, "offload_param", "offload_parameters", draft);
+    import_offload(zero, "offload_optimizer", stage, draft);
+    import_offload(zero, "offload_param", stage, draft);
     // The switch of releases before 0.4.
     if (zero.flag("cpu_offload").value_or(false)) {
-      static_cast<void>(draft.policy("offload_optimizer", zero.location("cpu_offload")));
-      zero.becomes("cpu_offload", "policies.offload_optimizer");
+      zero.becomes("cpu_offload",
+                   draft.offload_partitions("optimizer", scalar_at("host", zero, "cpu_offload")));
     }
   }
   for (const char* key :
@@ -186,7 +194,7 @@ void import_optimizer_group(Settings& settings, ScenarioDraft& draft) {
     optimizer.not_understood("type", "no optimizer here has its states; adamw is taken");
   } else {
     // DeepSpeed's FusedAdam has no temporaries.
-    const bool fused = ours.starts_with("adam") && !torch && !draft.has_policy("offload_optimizer");
+    const bool fused = ours.starts_with("adam") && !torch && !draft.offloads_optimizer();
     const Location location = optimizer.value("type")->location;
     Value value = scalar_at(ours, location);
     if (fused) {

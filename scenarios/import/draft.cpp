@@ -64,8 +64,43 @@ bool ScenarioDraft::has_policy(std::string_view name) const {
   return policies.find(name) != nullptr;
 }
 
+std::string ScenarioDraft::offload_partitions(std::string_view part, const Value& tier) {
+  Value& zero = policy("zero", tier.location);
+  const Value* known = zero.find("offload");
+  Value offload = known != nullptr ? *known : mapping_value(tier.location);
+  set_entry(offload, std::string(part), tier.location, tier);
+  set_entry(zero, "offload", tier.location, std::move(offload));
+  const std::string_view alone =
+      part == "parameters" ? "; on one GPU policies.offload_parameters" : "";
+  return fmt::format("policies.zero.offload.{}: {}{}", part, tier.scalar, alone);
+}
+
+bool ScenarioDraft::offloads_optimizer() const {
+  const Value* zero = policies.find("zero");
+  const Value* offload = zero != nullptr ? zero->find("offload") : nullptr;
+  return has_policy("offload_optimizer") ||
+         (offload != nullptr && offload->find("optimizer") != nullptr);
+}
+
 namespace draft_detail {
 namespace {
+
+// One GPU has no partitions of the parameters: they move whole.
+void complete_offload(ScenarioDraft& draft) {
+  if (draft.ranks > 1 || !draft.has_policy("zero")) return;
+  Value& zero = draft.policy("zero", {});
+  const Value* offload = zero.find("offload");
+  const Value* tier = offload != nullptr ? offload->find("parameters") : nullptr;
+  if (tier == nullptr) return;
+  const Value moved = *tier;
+  Value rest = *offload;
+  std::erase_if(rest.entries, [](const Value::Entry& entry) { return entry.key == "parameters"; });
+  const bool empty = rest.entries.empty();
+  set_entry(zero, "offload", rest.location, std::move(rest));
+  if (empty)
+    std::erase_if(zero.entries, [](const Value::Entry& entry) { return entry.key == "offload"; });
+  set_entry(draft.policy("offload_parameters", moved.location), "tier", moved.location, moved);
+}
 
 void complete_precision(ScenarioDraft& draft) {
   const Value& type = draft.low_precision;
@@ -117,6 +152,7 @@ void complete_batch(ScenarioDraft& draft) {
 void ScenarioDraft::complete() {
   draft_detail::complete_precision(*this);
   draft_detail::complete_batch(*this);
+  draft_detail::complete_offload(*this);
   if (ranks > 1) set_entry(hardware, "count", {}, scalar_at(fmt::to_string(ranks), Location{}));
 }
 

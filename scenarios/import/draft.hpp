@@ -34,6 +34,11 @@ struct ScenarioDraft {
   // Returns the parameters of a policy, which is listed where it is not yet.
   Value& policy(const std::string& name, const Location& location);
   [[nodiscard]] bool has_policy(std::string_view name) const;
+  // Has ZeRO keep its partitions of the optimizer or of the parameters (`part`) on `tier`, as
+  // DeepSpeed does; returns what the settings become, for the report. On one GPU, which has no
+  // partitions of parameters, they move whole (offload_parameters).
+  std::string offload_partitions(std::string_view part, const Value& tier);
+  [[nodiscard]] bool offloads_optimizer() const;
 
   // Completes what several settings decide together: precision, loss scale, the number of GPUs.
   void complete();

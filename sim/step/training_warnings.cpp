@@ -67,6 +67,23 @@ std::vector<std::string> evaluation_warnings(const StepSpec& spec) {
                   fmt::join(names, ", "), names.size() == 1 ? "s" : "")};
 }
 
+bool gathers_parameters(const TrainingGraph& graph) {
+  return std::any_of(graph.storages.begin(), graph.storages.end(), [](const Storage& storage) {
+    return storage.role == Role::kGatheredParameter;
+  });
+}
+
+// Whether whole parameters are moved that ranks have shards of.
+bool moves_gathered(const StepSpec& spec, const TrainedModel& model) {
+  const bool moves = std::any_of(spec.policies.begin(), spec.policies.end(), [](const auto& entry) {
+    return policy_of(entry).name() == "offload_parameters";
+  });
+  return moves && (gathers_parameters(model.training) ||
+                   std::any_of(model.stages.begin(), model.stages.end(), [](const auto& stage) {
+                     return gathers_parameters(stage->training);
+                   }));
+}
+
 }  // namespace
 }  // namespace training_warnings_detail
 
@@ -106,6 +123,13 @@ std::vector<std::string> warnings_of_point(const StepSpec& spec, const TrainedMo
         "gives the parameters in it none ('None of the inputs have "
         "requires_grad=True'); write reentrant: false, or input_gradients: true in lora",
         reentrant));
+  }
+  if (training_warnings_detail::moves_gathered(spec, model)) {
+    warnings.emplace_back(
+        "offload_parameters moves whole parameters, and the ranks have shards of them: "
+        "zero: {offload: {parameters: host}} and fsdp: {offload: host} keep the shards on the "
+        "host, "
+        "as DeepSpeed and PyTorch do, which takes less memory and time");
   }
   warnings.insert(warnings.end(), model.warnings.begin(), model.warnings.end());
   return warnings;

@@ -115,13 +115,37 @@ TEST_SUITE("unit") {
     CHECK(policies(imported) ==
           R"([{"zero": {"stage": 3, "reduce_bucket_size": 500000000, )"
           R"("stage3_max_live_parameters": 1000000000, "sub_group_size": 1000000000, )"
-          R"("overlap_comm": true}}, {"offload_optimizer": {"tier": "host"}}])");
+          R"("overlap_comm": true, "offload": {"optimizer": "host"}}}])");
     // 64 samples = 4 x 2 x 8 GPUs.
     CHECK(as_json(*imported.scenario.find("hardware")) ==
           R"({"gpu": "a100-sxm-80gb", "count": 8})");
     CHECK(lists(imported.report.not_understood, "zero_optimization.zero_quantized_weights"));
     CHECK(lists(imported.report.without_effect, "optimizer.params.lr"));
     CHECK(imported.report.not_understood.size() == 1);
+  }
+
+  TEST_CASE("DeepSpeed's offloading is of ZeRO's partitions; one GPU has none of the parameters") {
+    const auto listed = [](const std::string& zero, const std::string& ranks) {
+      return policies(
+          read("{train_micro_batch_size_per_gpu: 1, gradient_accumulation_steps: 1, "
+               "train_batch_size: " +
+                   ranks + ", zero_optimization: {" + zero + "}}",
+               "ds.yaml"));
+    };
+    const std::string both =
+        "stage: 3, offload_optimizer: {device: nvme}, offload_param: {device: cpu, pin_memory: "
+        "true}";
+    CHECK(listed(both, "8") ==
+          R"([{"zero": {"stage": 3, "offload": {"optimizer": "nvme", "parameters": "host"}}}])");
+    CHECK(listed(both, "1") == R"([{"zero": {"stage": 3, "offload": {"optimizer": "nvme"}}}, )"
+                               R"({"offload_parameters": {"tier": "host"}}])");
+    CHECK(listed("stage: 3, offload_param: {device: cpu}", "1") ==
+          R"([{"zero": {"stage": 3}}, {"offload_parameters": {"tier": "host"}}])");
+    CHECK(listed("stage: 2, offload_param: {device: cpu}", "8") == R"([{"zero": {"stage": 2}}])");
+    CHECK(listed("stage: 2, cpu_offload: true", "8") ==
+          R"([{"zero": {"stage": 2, "offload": {"optimizer": "host"}}}])");
+    CHECK(listed("stage: 3, offload_optimizer: {device: cpu, ratio: 0.3}", "8") ==
+          R"([{"zero": {"stage": 3}}, {"offload_optimizer": {"tier": "host", "ratio": 0.3}}])");
   }
 
   TEST_CASE("TrainingArguments have the Trainer's defaults: autocast, clipping at 1") {
@@ -155,7 +179,7 @@ TEST_SUITE("unit") {
     const ImportedScenario zero = read(
         "{distributed_type: DEEPSPEED, num_processes: 2, mixed_precision: fp16, deepspeed_config: "
         "{zero_stage: 2, offload_optimizer_device: cpu, gradient_accumulation_steps: 4}}");
-    CHECK(policies(zero) == R"([{"zero": {"stage": 2}}, {"offload_optimizer": {"tier": "host"}}])");
+    CHECK(policies(zero) == R"([{"zero": {"stage": 2, "offload": {"optimizer": "host"}}}])");
     CHECK(training(zero) ==
           R"({"accumulate": 4, "precision": "fp16_mixed", "loss_scale": "dynamic"})");
     CHECK(policies(read("{distributed_type: FSDP, fsdp_config: {fsdp_sharding_strategy: 2}}")) ==
