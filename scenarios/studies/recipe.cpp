@@ -209,13 +209,28 @@ bool is_no_worse(const Recipe& a, const Recipe& b) {
          a.measures.size() <= b.measures.size();
 }
 
+// Returns the fewest changes of the numbers among the recipes of the method that begins at `first`.
+std::size_t fewest_changes(const std::vector<Recipe>& fitting, std::size_t first) {
+  std::size_t fewest = changes_of(fitting[first]);
+  for (std::size_t i = first; i < fitting.size() && fitting[i].method == fitting[first].method; ++i)
+    fewest = std::min(fewest, changes_of(fitting[i]));
+  return fewest;
+}
+
 // Returns the recipes to show, fastest first: a slower one of the same method only where it takes a
-// tenth less memory than each that is shown, or changes the numbers less.
+// tenth less memory than each that is shown, or changes the numbers less. The fastest of those that
+// change them least is among them.
 std::vector<std::size_t> worth_showing(const std::vector<Recipe>& fitting) {
   std::vector<std::size_t> shown;
   std::size_t of_method = 0;
+  std::size_t fewest = 0;  // changes of a recipe of the method
+  bool shows_fewest = false;
   for (std::size_t i = 0; i < fitting.size(); ++i) {
-    if (i == 0 || fitting[i].method != fitting[i - 1].method) of_method = 0;
+    if (i == 0 || fitting[i].method != fitting[i - 1].method) {
+      of_method = 0;
+      fewest = fewest_changes(fitting, i);
+      shows_fewest = false;
+    }
     const bool beaten = std::any_of(shown.begin(), shown.end(), [&](std::size_t other) {
       return is_no_worse(fitting[other], fitting[i]) ||
              (fitting[other].method == fitting[i].method &&
@@ -223,9 +238,12 @@ std::vector<std::size_t> worth_showing(const std::vector<Recipe>& fitting) {
               fitting[other].point.device_used().count * 9 <=
                   fitting[i].point.device_used().count * 10);
     });
-    if (beaten || of_method == kShownRecipes) continue;
+    const bool has_fewest = changes_of(fitting[i]) == fewest;
+    const std::size_t places = kShownRecipes - (shows_fewest || has_fewest ? 0 : 1);
+    if (beaten || of_method >= places) continue;
     shown.push_back(i);
     ++of_method;
+    shows_fewest = shows_fewest || has_fewest;
   }
   return shown;
 }

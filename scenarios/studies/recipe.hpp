@@ -42,7 +42,8 @@ struct Recipe {
 struct Recipes {
   std::vector<Recipe> fitting;  // sorted by method, then by time per token
   // Indices in `fitting` of those worth a look: no other of the same method takes less time and no
-  // more memory, and changes the numbers no more. At most kShownRecipes of a method.
+  // more memory, and changes the numbers no more. At most kShownRecipes of a method, the fastest of
+  // those that change the numbers least among them.
   std::vector<std::size_t> shown;
   std::size_t combinations = 0;  // number of combinations that were tried
   // The combination that comes nearest where none fits.

@@ -47,6 +47,24 @@ TEST_SUITE("unit") {
       CHECK(found.fitting[found.shown.front()].per_unit() <= recipe.per_unit());
   }
 
+  TEST_CASE("the fastest recipe of those that change the numbers least is shown") {
+    const auto changes = [](const Recipe& recipe) {
+      return std::count_if(recipe.measures.begin(), recipe.measures.end(),
+                           [](const Measure& m) { return m.changes_numbers(); });
+    };
+    for (const char* const hardware : {"h100-sxm-80gb", "{gpu: a100-sxm-80gb, count: 8}"}) {
+      CAPTURE(hardware);
+      const Recipes found =
+          recipes_of("{preset: llama-3.2-1b, layers: 4}", hardware, {RecipeMethod::kFull}, 8);
+      REQUIRE(!found.fitting.empty());
+      std::size_t fastest = 0;  // they are sorted by time
+      for (std::size_t i = 1; i < found.fitting.size(); ++i) {
+        if (changes(found.fitting[i]) < changes(found.fitting[fastest])) fastest = i;
+      }
+      CHECK(std::find(found.shown.begin(), found.shown.end(), fastest) != found.shown.end());
+    }
+  }
+
   TEST_CASE("a graph from a file keeps the micro-batch that it was exported with") {
     // scenarios/models/feed_forward.onnx has 2 samples.
     const std::string text = fmt::format("{{model: {{onnx: '{}'}}, hardware: a100-sxm-40gb}}",
