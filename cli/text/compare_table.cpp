@@ -142,12 +142,14 @@ std::string CompareTable::verdict() const {
                                 : fmt::format("{} ({})\n", bold(policies_label(*cheapest), colour_),
                                               or_dash(cheapest->overhead));
   }
-  text +=
-      dim(fmt::format("overheads are shares of the step {}; at least: proven for every plan of "
-                      "this class within the budget; gap: the plan's cost over the least that is "
-                      "proven; *: no other point has both less peak and less time\n",
-                      base_words()),
-          colour_);
+  text += dim(
+      fmt::format("overheads are shares of the step {}; at least: proven for every plan of "
+                  "this class within the budget, less the time for which compute waits in that "
+                  "step, which recomputation may fill (-: that time is more); gap: the kernels' "
+                  "time by the plan over the least that is proven; *: no other point has both "
+                  "less peak and less time\n",
+                  base_words()),
+      colour_);
   return text;
 }
 
