@@ -238,7 +238,9 @@ void check_brackets(std::string_view text, const DocumentBuilder& builder) {
     } else if (c == '[' || c == '{') {
       if (++open <= kMaxOpenBrackets) continue;
       builder.fail({line, static_cast<int>(at - line_start) + 1},
-                   fmt::format("nested more than {} levels deep", kMaxDepth));
+                   fmt::format("nested more than {} levels deep: {} brackets are open here, those "
+                               "of texts and comments among them",
+                               kMaxDepth, open));
     } else if ((c == ']' || c == '}') && open > 0) {
       --open;
     }

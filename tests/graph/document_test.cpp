@@ -253,8 +253,11 @@ TEST_SUITE("unit") {
     CHECK(refusal(repeat("[\n", 100'000), "c.json") == "c.json:65:1: " + path + deep);
     CHECK(refusal(repeat("- ", 100'000)) == "s.yaml:1:129: " + path + deep);
     // Flow mappings are refused before they are parsed once 10,000 brackets are open.
-    CHECK(refusal(repeat("{a: ", 100'000)) == "s.yaml:1:40001: " + deep);
-    CHECK(refusal("x: " + repeat("[", 10'000'000)) == "s.yaml:1:10004: " + deep);
+    const std::string open =
+        ": 10001 brackets are open here, those of texts and comments among them";
+    CHECK(refusal(repeat("{a: ", 100'000)) == "s.yaml:1:40001: " + deep + open);
+    CHECK(refusal("x: " + repeat("[", 10'000'000)) == "s.yaml:1:10004: " + deep + open);
+    CHECK(refusal("a: 1  # " + repeat("[", 10'001)) == "s.yaml:1:10009: " + deep + open);
     CHECK(refusal(repeat("{a: ", 1000) + repeat("}", 1000)) ==
           "s.yaml:1:257: a.a.a.a.a.a.a.a...: " + deep);
     std::string block;
