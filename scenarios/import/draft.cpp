@@ -96,7 +96,8 @@ void complete_offload(ScenarioDraft& draft) {
   Value rest = *offload;
   std::erase_if(rest.entries, [](const Value::Entry& entry) { return entry.key == "parameters"; });
   const bool empty = rest.entries.empty();
-  set_entry(zero, "offload", rest.location, std::move(rest));
+  const Location location = rest.location;
+  set_entry(zero, "offload", location, std::move(rest));
   if (empty)
     std::erase_if(zero.entries, [](const Value::Entry& entry) { return entry.key == "offload"; });
   set_entry(draft.policy("offload_parameters", moved.location), "tier", moved.location, moved);

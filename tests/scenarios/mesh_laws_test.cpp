@@ -71,9 +71,10 @@ Drawn draw(std::mt19937& random) {
                       std::string("zero: {stage: 2}"), std::string("distributed_optimizer: {}"));
   }
   d.precision = d.sharding.starts_with("fsdp") ? "fp32" : "bf16_mixed";
-  if (d.tensor > 1)
+  if (d.tensor > 1) {
     d.policies.push_back(
         fmt::format("tensor_parallel: {{size: 2, sequence: {}}}", random() % 2 == 0));
+  }
   if (d.stages > 1) {
     d.policies.push_back(fmt::format("pipeline: {{size: {}, schedule: {}}}", d.stages,
                                      random() % 2 == 0 ? "1f1b" : "gpipe"));
