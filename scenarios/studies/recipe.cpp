@@ -135,21 +135,21 @@ class Search {
         measures_(measures),
         micro_batches_(std::move(micro_batches)) {}
 
-  // Returns the fastest micro-batch that fits, else the smallest one; nothing where the combination
-  // cannot be had.
-  [[nodiscard]] std::optional<Recipe> best_of(const Combination& combination) const {
-    std::optional<Recipe> best;
+  // Returns the micro-batches that fit, else the smallest one; none where the combination cannot be
+  // had.
+  [[nodiscard]] std::vector<Recipe> tried(const Combination& combination) const {
+    std::vector<Recipe> made;
     try {
       for (const std::int64_t batch : micro_batches_) {
         Recipe recipe = simulated(combination, batch);
         const bool fits = recipe.point.status == PointStatus::kFits;
-        if (!best || (fits && recipe.per_unit() < best->per_unit())) best = std::move(recipe);
+        if (fits || made.empty()) made.push_back(std::move(recipe));
         if (!fits) break;
       }
     } catch (const UserError&) {
-      return best;
+      return made;
     }
-    return best;
+    return made;
   }
 
  private:
@@ -209,36 +209,45 @@ bool is_no_worse(const Recipe& a, const Recipe& b) {
          a.measures.size() <= b.measures.size();
 }
 
+// A recipe that fits, with the index of its combination.
+struct Candidate {
+  Recipe recipe;
+  std::size_t combination = 0;
+};
+
 // Returns the fewest changes of the numbers among the recipes of the method that begins at `first`.
-std::size_t fewest_changes(const std::vector<Recipe>& fitting, std::size_t first) {
-  std::size_t fewest = changes_of(fitting[first]);
-  for (std::size_t i = first; i < fitting.size() && fitting[i].method == fitting[first].method; ++i)
-    fewest = std::min(fewest, changes_of(fitting[i]));
+std::size_t fewest_changes(const std::vector<Candidate>& fitting, std::size_t first) {
+  std::size_t fewest = changes_of(fitting[first].recipe);
+  for (std::size_t i = first; i < fitting.size(); ++i) {
+    if (fitting[i].recipe.method != fitting[first].recipe.method) break;
+    fewest = std::min(fewest, changes_of(fitting[i].recipe));
+  }
   return fewest;
 }
 
-// Returns the recipes to show, fastest first: a slower one of the same method only where it takes a
-// tenth less memory than each that is shown, or changes the numbers less. The fastest of those that
-// change them least is among them.
-std::vector<std::size_t> worth_showing(const std::vector<Recipe>& fitting) {
+// Chooses what to show of `fitting`, which is sorted by method and time and has a combination once
+// per micro-batch: a slower recipe of the same method only where it takes a tenth less memory than
+// each that is shown, or changes the numbers less, and a combination once. The fastest of those
+// that change the numbers least is among them.
+std::vector<std::size_t> worth_showing(const std::vector<Candidate>& fitting) {
   std::vector<std::size_t> shown;
   std::size_t of_method = 0;
   std::size_t fewest = 0;  // changes of a recipe of the method
   bool shows_fewest = false;
   for (std::size_t i = 0; i < fitting.size(); ++i) {
-    if (i == 0 || fitting[i].method != fitting[i - 1].method) {
+    const Recipe& recipe = fitting[i].recipe;
+    if (i == 0 || recipe.method != fitting[i - 1].recipe.method) {
       of_method = 0;
       fewest = fewest_changes(fitting, i);
       shows_fewest = false;
     }
     const bool beaten = std::any_of(shown.begin(), shown.end(), [&](std::size_t other) {
-      return is_no_worse(fitting[other], fitting[i]) ||
-             (fitting[other].method == fitting[i].method &&
-              changes_of(fitting[other]) <= changes_of(fitting[i]) &&
-              fitting[other].point.device_used().count * 9 <=
-                  fitting[i].point.device_used().count * 10);
+      const Recipe& above = fitting[other].recipe;
+      return fitting[other].combination == fitting[i].combination || is_no_worse(above, recipe) ||
+             (above.method == recipe.method && changes_of(above) <= changes_of(recipe) &&
+              above.point.device_used().count * 9 <= recipe.point.device_used().count * 10);
     });
-    const bool has_fewest = changes_of(fitting[i]) == fewest;
+    const bool has_fewest = changes_of(recipe) == fewest;
     const std::size_t places = kShownRecipes - (shows_fewest || has_fewest ? 0 : 1);
     if (beaten || of_method >= places) continue;
     shown.push_back(i);
@@ -246,6 +255,28 @@ std::vector<std::size_t> worth_showing(const std::vector<Recipe>& fitting) {
     shows_fewest = shows_fewest || has_fewest;
   }
   return shown;
+}
+
+// Keeps each combination once, with the micro-batch that is shown or else the fastest one.
+void choose(std::vector<Candidate> fitting, std::size_t combinations, Recipes& result) {
+  std::stable_sort(fitting.begin(), fitting.end(), [](const Candidate& a, const Candidate& b) {
+    return a.recipe.method != b.recipe.method ? a.recipe.method < b.recipe.method
+                                              : a.recipe.per_unit() < b.recipe.per_unit();
+  });
+  const std::vector<std::size_t> shown = worth_showing(fitting);
+  std::vector<char> is_shown(fitting.size(), 0);
+  std::vector<char> is_taken(combinations, 0);
+  for (const std::size_t i : shown) {
+    is_shown[i] = 1;
+    is_taken[fitting[i].combination] = 1;
+  }
+  for (std::size_t i = 0; i < fitting.size(); ++i) {
+    char& taken = is_taken[fitting[i].combination];
+    if (is_shown[i] == 0 && taken != 0) continue;
+    taken = 1;
+    if (is_shown[i] != 0) result.shown.push_back(result.fitting.size());
+    result.fitting.push_back(std::move(fitting[i].recipe));
+  }
 }
 
 }  // namespace
@@ -292,27 +323,25 @@ Recipes find_recipes(const Value& document, const Environment& environment,
   const recipe_detail::Search search(
       document, environment, measures,
       recipe_detail::micro_batches_of(document, environment, model.training, largest_micro_batch));
-  std::vector<std::optional<Recipe>> found(combinations.size());
+  std::vector<std::vector<Recipe>> found(combinations.size());
   for_each_parallel(combinations.size(), threads,
-                    [&](std::size_t i) { found[i] = search.best_of(combinations[i]); });
+                    [&](std::size_t i) { found[i] = search.tried(combinations[i]); });
 
   Recipes result{.combinations = combinations.size()};
-  for (std::optional<Recipe>& recipe : found) {
-    if (!recipe) continue;
-    if (recipe->point.status == PointStatus::kFits) {
-      result.fitting.push_back(std::move(*recipe));
-      continue;
+  std::vector<recipe_detail::Candidate> fitting;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    for (Recipe& recipe : found[i]) {
+      if (recipe.point.status == PointStatus::kFits) {
+        fitting.push_back({std::move(recipe), i});
+        continue;
+      }
+      const bool nearer =
+          !result.nearest || recipe.point.device_used() < result.nearest->point.device_used();
+      if (nearer) result.nearest = std::move(recipe);
     }
-    const bool nearer =
-        !result.nearest || recipe->point.device_used() < result.nearest->point.device_used();
-    if (nearer) result.nearest = std::move(recipe);
   }
-  if (!result.fitting.empty()) result.nearest.reset();
-  std::stable_sort(
-      result.fitting.begin(), result.fitting.end(), [](const Recipe& a, const Recipe& b) {
-        return a.method != b.method ? a.method < b.method : a.per_unit() < b.per_unit();
-      });
-  result.shown = recipe_detail::worth_showing(result.fitting);
+  if (!fitting.empty()) result.nearest.reset();
+  recipe_detail::choose(std::move(fitting), combinations.size(), result);
   return result;
 }
 

@@ -25,8 +25,8 @@ inline constexpr std::size_t kRecipeMethods = 3;
   return kNames[static_cast<int>(method)];
 }
 
-// A combination of measures with the micro-batch that takes the least time per token, or per sample
-// of a model without tokens.
+// A combination of measures with a micro-batch: the one that takes the least time per token, or per
+// sample of a model without tokens, unless a smaller one is worth showing for its memory.
 struct Recipe {
   RecipeMethod method = RecipeMethod::kFull;
   std::vector<Measure> measures;
