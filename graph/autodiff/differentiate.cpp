@@ -32,6 +32,11 @@ void GradientTape::save_operands(NodeId id, const NodeView& view, BackwardKernel
     kept.storages.push_back(
         maker.valid() ? graph_.tensors[graph_.nodes[maker].inputs.front()].storage : storage);
   }
+  for (std::size_t i : set.contexts()) {
+    const StorageId storage = view.input(i).storage;
+    if (std::find(contexts_.begin(), contexts_.end(), storage) == contexts_.end())
+      contexts_.push_back(storage);
+  }
   for (std::size_t i : set.outputs())
     kept.storages.push_back(view.output(i).storage);
   for (const SavedSet::Extra& extra : set.extras()) {
@@ -261,6 +266,27 @@ void GradientTape::hold_variables(OperatorId end) {
   }
 }
 
+// A loop that names the logits and the loss keeps their graph until the next micro-batch has its
+// own, and with it what contexts hold (ctx.tensors of a Python function). The next forward makes
+// the same storages anew, so that the old contents are storages of their own from here on.
+void GradientTape::keep_contexts() {
+  const bool names = rules_.holds && options_.hold_output != HoldOutput::kNothing;
+  if (!names || contexts_.empty() || !graph_.loss.valid()) return;
+  const OperatorId until = training_.part(PartKind::kForward).back();
+  std::vector<Touch> touches;
+  for (const StorageId held : contexts_) {
+    if (training_.storages[held].initial || training_.storages[held].persistent) continue;
+    Storage old = training_.storages[held];
+    old.name += ".context";
+    old.persistent = true;
+    references_.push_back(0);
+    touches.push_back({training_.storages.push_back(std::move(old)), Access::kCreate});
+    training_.holds.push_back({touches.back().storage, OperatorId(), until, HoldKind::kLocal});
+  }
+  Operator op{.name = "keep_context", .part = OperatorPart::kOther, .phase = Phase::kBackward};
+  training_.part(PartKind::kBackward).push_back(training_.add_operator(std::move(op), touches));
+}
+
 // Operators without a kernel that mark where variables die: zero_grad and the end of the step.
 void GradientTape::emit_ends() {
   const auto marker = [&](std::vector<OperatorId>& part, OperatorPart kind, std::string name,
@@ -336,6 +362,7 @@ TrainingGraph GradientTape::run() {
     if (pending_[graph_.parameters[p].tensor])
       accumulate_leaf(p);  // some of its uses hand on no gradient
   }
+  keep_contexts();
   emit_ends();
   std::vector<ParameterId> in_order = training_.trained;
   std::sort(in_order.begin(), in_order.end());

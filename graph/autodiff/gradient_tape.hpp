@@ -68,6 +68,7 @@ class GradientTape final : public BackwardTape {
   [[nodiscard]] TensorId returned_logits() const;
   void hold_other_outputs(OperatorId end);
   void hold_variables(OperatorId end);
+  void keep_contexts();
   void emit_ends();
   [[nodiscard]] bool is_differentiable(const Node& node) const;
   void transfer(CollectiveKind kind, const StageBoundary::Neighbour& other, int tag,
@@ -91,6 +92,7 @@ class GradientTape final : public BackwardTape {
     std::vector<NodeId> recomputed;  // nodes whose outputs backward recomputes for this one
   };
   IdVector<NodeId, SavedBy> saved_;
+  std::vector<StorageId> contexts_;                    // SavedSet::context, each once
   IdVector<NodeId, OperatorId> forward_operator_;      // last kernel issued at or before the node
   IdVector<TensorId, std::optional<Tensor>> pending_;  // gradients that wait for their node
   IdVector<TensorId, int> uses_left_;                  // gradients still to come of each parameter

@@ -62,6 +62,12 @@ class SavedSet {
   explicit SavedSet(const NodeView& node) : node_(node) {}
   void input(std::size_t index) { inputs_.push_back(index); }
   void output(std::size_t index = 0) { outputs_.push_back(index); }
+  // Keeps an input in an attribute of a Python function's context, which stays until the graph
+  // goes, with the variable of the loss: longer than what autograd saves, which each node releases.
+  void context(std::size_t index) {
+    inputs_.push_back(index);
+    contexts_.push_back(index);
+  }
   // Adds a tensor that forward makes for backward only: a mask, statistics, indices, a clone.
   void extra(std::string_view name, Shape shape, DType dtype) {
     extras_.push_back({name, shape, dtype});
@@ -75,12 +81,14 @@ class SavedSet {
   };
   [[nodiscard]] std::span<const std::size_t> inputs() const { return inputs_; }
   [[nodiscard]] std::span<const std::size_t> outputs() const { return outputs_; }
+  [[nodiscard]] std::span<const std::size_t> contexts() const { return contexts_; }
   [[nodiscard]] std::span<const Extra> extras() const { return extras_; }
 
  private:
   const NodeView& node_;
   std::vector<std::size_t> inputs_;
   std::vector<std::size_t> outputs_;
+  std::vector<std::size_t> contexts_;
   std::vector<Extra> extras_;
 };
 

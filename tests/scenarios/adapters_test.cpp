@@ -120,6 +120,23 @@ TEST_SUITE("unit") {
           llama(lora + "}", 1, "", "fp16").dequantise);
   }
 
+  TEST_CASE("a loop that names its loss keeps what 0.42's contexts hold until the next one") {
+    const auto after_step = [](const std::string& more) {
+      return llama("lora: {rank: 4, targets: all-linear, base: nf4" + more + "}", 1,
+                   ", hold_output: true")
+          .run.between_steps.count;
+    };
+    // In each of two layers the results of both norms, of attention and the product of gate and up;
+    // the first norm's leads to no gradient.
+    CHECK(after_step(", implementation: bitsandbytes-0.42") - after_step("") ==
+          64 * 2 * (2 * (3 * 64 + 96) - 64));
+    // Without the variable the graph goes with the step.
+    CHECK(
+        llama("lora: {rank: 4, targets: all-linear, base: nf4, implementation: bitsandbytes-0.42}")
+            .run.between_steps.count ==
+        llama("lora: {rank: 4, targets: all-linear, base: nf4}").run.between_steps.count);
+  }
+
   TEST_CASE("the head is quantised where it is asked for") {
     const std::string lora = "lora: {rank: 4, targets: [q_proj], base: nf4";
     const PointResult kept = llama(lora + "}");

@@ -139,8 +139,11 @@ ForwardKernel forward(const NodeView& node) {
 void save(SavedSet& saved) {
   const NodeView& node = saved.node();
   if (!node.needs_gradient(kLinearX)) return;
-  const bool is_int8 = format_of(node).codes == DType::kInt8;
-  if (is_int8 || is_of_0_42(node)) saved.input(kLinearX);
+  if (is_of_0_42(node)) {
+    saved.context(kLinearX);  // ctx.tensors
+  } else if (format_of(node).codes == DType::kInt8) {
+    saved.input(kLinearX);
+  }
   saved.input(kLinearWeight);
 }
 
