@@ -342,15 +342,18 @@ void StagesSimulation::average(PointResult& point) const {
   Flops forward;
   Flops step;
   double utilization = 0;
+  double with_recompute = 0;
   for (const StageResult& stage : stages_) {
     forward += stage.point.forward_flops;
     step += stage.point.step_flops;
     utilization += stage.point.model_flops_utilization;
+    with_recompute += stage.point.hardware_flops_utilization;
   }
   const double share = 1.0 / static_cast<double>(stages_.size());
   point.forward_flops = forward * share;
   point.step_flops = step * share;
   point.model_flops_utilization = utilization * share;
+  point.hardware_flops_utilization = with_recompute * share;
 }
 
 }  // namespace

@@ -160,6 +160,8 @@ TEST_SUITE("property") {
       if (point.stages.empty()) check_rank(d, 0, point);
       for (const StageResult& stage : point.stages)
         check_rank(d, stage.stage, stage.point);
+      // Nothing is recomputed.
+      CHECK(point.hardware_flops_utilization == doctest::Approx(point.model_flops_utilization));
     }
   }
 
