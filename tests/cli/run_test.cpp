@@ -129,6 +129,19 @@ TEST_SUITE("golden") {
     CHECK(w.run("run s.yaml --json").out == o.out);
   }
 
+  TEST_CASE("the head of a report says whose parameters it counts") {
+    const Workspace w;
+    const auto head = [&](const std::string& policies) {
+      w.write("s.yaml",
+              "model: {preset: llama, layers: 2, width: 64, heads: 4, ffn: 128, vocab: 512}\n"
+              "hardware: {gpu: h100-sxm-80gb, count: 2}\ntraining: {sequence: 32}\npolicies: [" +
+                  policies + "]\n");
+      return w.run("run s.yaml").out;
+    };
+    CHECK(contains(head("tensor_parallel: {size: 2}"), "parameters on each tensor rank;"));
+    CHECK(contains(head("fsdp: {}"), "parameters; h100-sxm-80gb x 2"));
+  }
+
   TEST_CASE("run exits 1 where the scenario does not fit and says what would help") {
     const Workspace w;
     w.write("s.yaml", kTooLarge);
