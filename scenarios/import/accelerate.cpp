@@ -215,20 +215,18 @@ void import_deepspeed_answers(Settings& settings, ScenarioDraft& draft) {
   } else {
     group.becomes("zero_stage", "no policy: data-parallel ranks hold everything");
   }
-  for (const auto& [key, part] : {std::pair{"offload_optimizer_device", "optimizer"},
-                                  std::pair{"offload_param_device", "parameters"}}) {
+  for (const std::string_view key : {"offload_optimizer_device", "offload_param_device"}) {
     const std::string device = group.word(key).value_or("none");
     if (device != "cpu" && device != "nvme") continue;
-    if (stage < 3 && part == std::string_view("parameters")) {
+    const bool parameters = key == "offload_param_device";
+    if (parameters && stage < 3) {
       group.without_effect(key, "of stage 3 only");
-      continue;
-    }
-    if (stage == 0) {
+    } else if (stage == 0) {
       group.without_effect(key, "of ZeRO's stages");
-      continue;
+    } else {
+      group.becomes(key, parameters ? draft.offload_parameters(device, group.location(key))
+                                    : draft.offload_optimizer(device, group.location(key)));
     }
-    const Value tier = scalar_at(device == "nvme" ? "nvme" : "host", group, key);
-    group.becomes(key, draft.offload_partitions(part, tier));
   }
   if (const auto steps = group.integer("gradient_accumulation_steps", at_least(1))) {
     draft.set_training("accumulate",

@@ -92,25 +92,26 @@ void import_offload(Settings& zero, std::string_view key, std::int64_t stage,
   const auto device = offload.word("device");
   constexpr auto kTransport = std::to_array<std::string_view>(
       {"pin_memory", "nvme_path", "buffer_count", "buffer_size", "max_in_cpu", "fast_init",
-       "pipeline_read", "pipeline_write", "pipeline", "ratio"});
-  if (device && (*device == "cpu" || *device == "nvme") && parameters && stage < 3) {
-    offload.without_effect("device", "of stage 3 only");
-  } else if (device && (*device == "cpu" || *device == "nvme")) {
-    const Value tier = scalar_at(*device == "nvme" ? "nvme" : "host", offload, "device");
-    const auto ratio = parameters ? std::nullopt : offload.number("ratio", between(0, 1));
-    if (ratio && *ratio < 1) {
-      Value& policy = draft.policy("offload_optimizer", zero.location(key));
-      set_entry(policy, "tier", offload.location("device"), tier);
-      set_entry(policy, "ratio", offload.location("ratio"),
-                scalar_at(fmt::format("{:g}", *ratio), offload, "ratio"));
-      offload.becomes("device", "policies.offload_optimizer.tier: " + tier.scalar);
-      offload.becomes("ratio", fmt::format("policies.offload_optimizer.ratio: {:g}", *ratio));
-    } else {
-      offload.becomes("device",
-                      draft.offload_partitions(parameters ? "parameters" : "optimizer", tier));
-    }
-  } else if (device && *device == "none") {
+       "pipeline_read", "pipeline_write", "pipeline"});
+  const bool leaves = device && (*device == "cpu" || *device == "nvme");
+  const double ratio = parameters ? 1 : offload.number("ratio", between(0, 1)).value_or(1);
+  if (device && *device == "none") {
     offload.without_effect("device");
+  } else if (leaves && parameters && stage < 3) {
+    offload.without_effect("device", "of stage 3 only");
+  } else if (leaves && parameters) {
+    offload.becomes("device", draft.offload_parameters(*device, offload.location("device")));
+  } else if (leaves && ratio < 1) {
+    const std::string tier = *device == "nvme" ? "nvme" : "host";
+    Value& policy = draft.policy("offload_optimizer", zero.location(key));
+    set_entry(policy, "tier", offload.location("device"), scalar_at(tier, offload, "device"));
+    set_entry(policy, "ratio", offload.location("ratio"),
+              scalar_at(fmt::format("{:g}", ratio), offload, "ratio"));
+    offload.becomes("device", "policies.offload_optimizer.tier: " + tier);
+    offload.becomes("ratio", fmt::format("policies.offload_optimizer.ratio: {:g}", ratio));
+  } else if (leaves) {
+    offload.becomes("device", draft.offload_optimizer(*device, offload.location("device")));
+    if (offload.has("ratio")) offload.without_effect("ratio", "all of it, DeepSpeed's default");
   }
   offload.without_effect(kTransport);
   offload.finish();
@@ -137,8 +138,7 @@ void import_zero(Settings& settings, ScenarioDraft& draft) {
     import_offload(zero, "offload_param", stage, draft);
     // The switch of releases before 0.4.
     if (zero.flag("cpu_offload").value_or(false)) {
-      zero.becomes("cpu_offload",
-                   draft.offload_partitions("optimizer", scalar_at("host", zero, "cpu_offload")));
+      zero.becomes("cpu_offload", draft.offload_optimizer("cpu", zero.location("cpu_offload")));
     }
   }
   for (const char* key :

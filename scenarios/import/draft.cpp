@@ -64,22 +64,15 @@ bool ScenarioDraft::has_policy(std::string_view name) const {
   return policies.find(name) != nullptr;
 }
 
-std::string ScenarioDraft::offload_partitions(std::string_view part, const Value& tier) {
-  Value& zero = policy("zero", tier.location);
-  const Value* known = zero.find("offload");
-  Value offload = known != nullptr ? *known : mapping_value(tier.location);
-  set_entry(offload, std::string(part), tier.location, tier);
-  set_entry(zero, "offload", tier.location, std::move(offload));
-  const std::string_view alone =
-      part == "parameters" ? "; on one GPU policies.offload_parameters" : "";
-  return fmt::format("policies.zero.offload.{}: {}{}", part, tier.scalar, alone);
+std::string ScenarioDraft::offload_optimizer(std::string_view device, const Location& location) {
+  optimizer_tier = scalar_at(device == "nvme" ? "nvme" : "host", location);
+  return "policies.zero.offload.optimizer: " + optimizer_tier.scalar;
 }
 
-bool ScenarioDraft::offloads_optimizer() const {
-  const Value* zero = policies.find("zero");
-  const Value* offload = zero != nullptr ? zero->find("offload") : nullptr;
-  return has_policy("offload_optimizer") ||
-         (offload != nullptr && offload->find("optimizer") != nullptr);
+std::string ScenarioDraft::offload_parameters(std::string_view device, const Location& location) {
+  parameter_tier = scalar_at(device == "nvme" ? "nvme" : "host", location);
+  return fmt::format("policies.zero.offload.parameters: {}; on one GPU policies.offload_parameters",
+                     parameter_tier.scalar);
 }
 
 namespace draft_detail {
@@ -87,20 +80,21 @@ namespace {
 
 // One GPU has no partitions of the parameters: they move whole.
 void complete_offload(ScenarioDraft& draft) {
-  if (draft.ranks > 1 || !draft.has_policy("zero")) return;
-  Value& zero = draft.policy("zero", {});
-  const Value* offload = zero.find("offload");
-  const Value* tier = offload != nullptr ? offload->find("parameters") : nullptr;
-  if (tier == nullptr) return;
-  const Value moved = *tier;
-  Value rest = *offload;
-  std::erase_if(rest.entries, [](const Value::Entry& entry) { return entry.key == "parameters"; });
-  const bool empty = rest.entries.empty();
-  const Location location = rest.location;
-  set_entry(zero, "offload", location, std::move(rest));
-  if (empty)
-    std::erase_if(zero.entries, [](const Value::Entry& entry) { return entry.key == "offload"; });
-  set_entry(draft.policy("offload_parameters", moved.location), "tier", moved.location, moved);
+  const Value& parameters = draft.parameter_tier;
+  const bool shares = draft.ranks > 1;
+  Value offload = mapping_value(draft.optimizer_tier.location);
+  if (!draft.optimizer_tier.is_null())
+    set_entry(offload, "optimizer", draft.optimizer_tier.location, draft.optimizer_tier);
+  if (!parameters.is_null() && shares)
+    set_entry(offload, "parameters", parameters.location, parameters);
+  if (!offload.entries.empty()) {
+    const Location location = offload.entries.front().location;
+    set_entry(draft.policy("zero", location), "offload", location, std::move(offload));
+  }
+  if (!parameters.is_null() && !shares) {
+    set_entry(draft.policy("offload_parameters", parameters.location), "tier", parameters.location,
+              parameters);
+  }
 }
 
 void complete_precision(ScenarioDraft& draft) {

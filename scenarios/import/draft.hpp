@@ -24,6 +24,8 @@ struct ScenarioDraft {
   bool low_model = false;   // the model itself has that type, under the Trainer
   bool low_frozen = false;  // a frozen base, of that type whatever the engine
   Value loss_scale;         // loss scale of fp16; null: dynamic
+  Value optimizer_tier;     // "host" or "nvme": where ZeRO's partitions are; null: on the device
+  Value parameter_tier;
   bool tf32 = false;
   std::int64_t ranks = 0;         // number of GPUs; 0: not said
   std::int64_t hidden_size = 0;   // hidden size of the model; 0: not known
@@ -34,13 +36,16 @@ struct ScenarioDraft {
   // Returns the parameters of a policy, which is listed where it is not yet.
   Value& policy(const std::string& name, const Location& location);
   [[nodiscard]] bool has_policy(std::string_view name) const;
-  // Has ZeRO keep its partitions of the optimizer or of the parameters (`part`) on `tier`, as
-  // DeepSpeed does; returns what the settings become, for the report. On one GPU, which has no
-  // partitions of parameters, they move whole (offload_parameters).
-  std::string offload_partitions(std::string_view part, const Value& tier);
-  [[nodiscard]] bool offloads_optimizer() const;
+  // Has ZeRO keep its partitions of the optimizer or of the parameters where DeepSpeed's `device`
+  // (cpu or nvme) says; both return what the setting becomes.
+  std::string offload_optimizer(std::string_view device, const Location& location);
+  std::string offload_parameters(std::string_view device, const Location& location);
+  [[nodiscard]] bool offloads_optimizer() const {
+    return !optimizer_tier.is_null() || has_policy("offload_optimizer");
+  }
 
-  // Completes what several settings decide together: precision, loss scale, the number of GPUs.
+  // Completes what several settings decide together: precision, loss scale, the number of GPUs,
+  // what is offloaded.
   void complete();
 };
 

@@ -1,6 +1,7 @@
 // Random decoders on random meshes: what each rank keeps, by formulas of parallel training, and
 // laws that hold for every mesh.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <random>
