@@ -33,6 +33,7 @@ except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(0)
 
+FORWARD = "FORWARD" in os.environ  # compare peaks of forward, too, which hang on Python's variables
 BINARY = os.environ.get("TIDEMARK", "build/release/cli/tidemark")
 PARTS = ["zero_grad", "forward", "loss", "backward", "optimizer", "end"]
 FIRST_MARK = 1_000_003  # bytes of the allocation that marks the start of a part
@@ -164,29 +165,36 @@ def record(model, inputs, target, training):
                 return model.loss(out, target)
             return F.cross_entropy(out.flatten(0, 1) if out.dim() == 3 else out, target)
 
+    named = {}  # variables of the training loop
+    holds, until_next = training["hold_output"], training.get("hold_output_until") == "next_output"
+
     def step(marks):
         mark = (lambda part: torch.empty(FIRST_MARK + PARTS.index(part), dtype=torch.uint8)) if marks else lambda part: None
         mark("zero_grad")
         optimizer.zero_grad(set_to_none=training["zero_grad"] == "none")
         for _ in range(training["accumulate"]):
             mark("forward")
-            out = forward()
+            named["out"] = forward()
             mark("loss")
-            loss = loss_of(out)
-            del out
+            named["loss"] = loss_of(named["out"])
+            if not holds:
+                del named["out"]
             mark("backward")
-            (loss / training["accumulate"] if training["accumulate"] > 1 else loss).backward()
-            if training["accumulate"] > 1:
-                del loss
+            (named["loss"] / training["accumulate"] if training["accumulate"] > 1 else named["loss"]).backward()
+            if training["accumulate"] > 1 and not until_next:
+                del named["loss"]
         mark("optimizer")
         optimizer.step()
         mark("end")
+        if not until_next:
+            named.clear()
 
     gc.collect()
     with profile(profile_memory=True, use_kineto=True) as profiler:
         step(False)
         step(False)
         step(True)
+    named.clear()
     live = from_start + bytes_of([*model.parameters(), *model.buffers(), *inputs, *targets])
     phases = {"zero_grad": "forward", "forward": "forward", "loss": "forward", "backward": "backward"}
     peaks = {}
@@ -224,14 +232,15 @@ def simulate(path, training, policies):
 
 
 def compare(name, model, inputs, target, folder, **training):
-    """Returns what differs; a peak of forward hangs on Python's variables and is not compared."""
+    """Returns what differs."""
     model.train()
     training = {"micro_batch": inputs[0].shape[0], "accumulate": 1, "precision": "fp32", "framework": "torch-1.13-cpu",
-                "zero_grad": "none", "steps": 2, **training}
+                "zero_grad": "none", "steps": 2, "hold_output": False, **training}
     path = os.path.join(folder, name + ".onnx")
     export(model, inputs, path)
     want, got = record(model, inputs, target, training), simulate(path, training, getattr(model, "policies", []))
-    wrong = [f"{key} {got[key]} instead of {want[key]} ({got[key] - want[key]:+d})" for key in ("saved", "backward", "optimizer")
+    keys = ("saved", "forward", "backward", "optimizer") if FORWARD else ("saved", "backward", "optimizer")
+    wrong = [f"{key} {got[key]} instead of {want[key]} ({got[key] - want[key]:+d})" for key in keys
              if got[key] != want[key]]
     return wrong
 
@@ -244,7 +253,8 @@ def training_of(family, r):
     if name == "rmsprop":
         optimizer.update(r.choice([{}, {"centered": True}, {"momentum": 0.9}, {"centered": True, "momentum": 0.9}]))
     return {"optimizer": optimizer, "accumulate": r.choice([1, 1, 2]), "zero_grad": r.choice(["none", "zero"]),
-            "precision": "bf16_autocast" if family.startswith("bf16:") else "fp32"}
+            "precision": "bf16_autocast" if family.startswith("bf16:") else "fp32",
+            **r.choice([{}, {"hold_output": True}, {"hold_output": True, "hold_output_until": "next_output"}])}
 
 
 def main():
@@ -271,7 +281,8 @@ def main():
                     wrong = [f"{type(error).__name__}: {str(error).strip()[:300]}"]
                     refused[family] += 1
                 exact[family] += not wrong
-                what = f" ({getattr(model, 'what', '')}; {training['optimizer']['name']} {training['accumulate']})"
+                what = f" ({getattr(model, 'what', '')}; {training['optimizer']['name']} {training['accumulate']}" \
+                       f"{' ' + training.get('hold_output_until', 'held') if training.get('hold_output') else ''})"
                 print(f"{name}: " + ("; ".join(wrong) or "exact") + what, flush=True)
     for family in chosen:
         print(f"{family}: {exact[family]} of {last - first} exact, {refused[family]} refused")

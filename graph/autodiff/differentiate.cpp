@@ -3,13 +3,9 @@
 #include <algorithm>
 #include <string>
 
-#include <fmt/format.h>
-
 #include "graph/autodiff/gradient_tape.hpp"
-#include "graph/core/errors.hpp"
 #include "graph/operators/family.hpp"
 #include "graph/operators/forward_builder.hpp"
-#include "graph/operators/known_families.hpp"
 
 namespace tidemark {
 
@@ -166,50 +162,6 @@ void GradientTape::deliver_all(std::span<const std::pair<TensorId, Tensor>> resu
   }
 }
 
-// A local variable holds the content of a tensor from the kernel that creates it.
-void GradientTape::hold_content(TensorId tensor, OperatorId until) {
-  if (created_by_.empty()) find_creators();
-  const StorageId storage = graph_.tensors[tensor].storage;
-  const OperatorId since = created_by_[storage];
-  if (since.valid()) training_.holds.push_back({storage, since, until, HoldKind::kLocal});
-}
-
-// Finds, by storage, the first kernel of forward that creates it.
-void GradientTape::find_creators() {
-  created_by_.assign(training_.storages.size(), OperatorId());
-  for (const OperatorId op : training_.part(PartKind::kForward)) {
-    for (const Touch& touch : training_.touches_of(op)) {
-      OperatorId& creator = created_by_[touch.storage];
-      if (touch.access == Access::kCreate && !creator.valid()) creator = op;
-    }
-  }
-}
-
-// Outputs that the loss does not read keep their autograd graph: the tensors that its nodes saved
-// are freed at the end of the step, since backward never comes there.
-void GradientTape::hold_other_outputs(OperatorId end) {
-  if (graph_.other_outputs.empty()) return;
-  IdVector<TensorId, char> wanted(graph_.tensors.size(), 0);
-  for (TensorId output : graph_.other_outputs)
-    wanted[output] = 1;
-  for (std::size_t i = graph_.nodes.size(); i-- > 0;) {
-    const NodeId id(i);
-    const Node& node = graph_.nodes[id];
-    const bool leads_there = std::any_of(node.outputs.begin(), node.outputs.end(),
-                                         [&](TensorId out) { return wanted[out] != 0; });
-    if (!leads_there) continue;
-    for (TensorId in : node.inputs) {
-      if (in.valid()) wanted[in] = 1;
-    }
-    if (reached_[id] != 0) continue;
-    for (StorageId s : saved_[id].storages) {
-      if (!training_.storages[s].persistent) {
-        training_.holds.push_back({s, OperatorId(), end, HoldKind::kSaved});
-      }
-    }
-  }
-}
-
 // The caller of the engine holds the gradients that it starts from until backward returns.
 void GradientTape::hold_root_gradients() {
   const std::vector<OperatorId>& backward = training_.part(PartKind::kBackward);
@@ -221,70 +173,6 @@ void GradientTape::hold_root_gradients() {
     const StorageId gradient = training_.touches_of(backward[i]).front().storage;
     training_.holds.push_back({gradient, backward[i], backward.back(), HoldKind::kLocal});
   }
-}
-
-// Returns what the training loop's variable names: the logits, or the fp32 copy of them on which
-// the loss is taken. Throws UserError where the model makes no such copy.
-TensorId GradientTape::returned_logits() const {
-  if (options_.hold_output != HoldOutput::kFp32Logits) return graph_.logits;
-  for (const Node& node : graph_.nodes) {
-    const bool reads = !node.inputs.empty() && node.inputs[0] == graph_.logits;
-    if (!reads || node.family != &cast_family() || node.outputs.empty()) continue;
-    if (graph_.tensors[node.outputs[0]].dtype == DType::kFloat32) return node.outputs[0];
-  }
-  const DType dtype = graph_.tensors[graph_.logits].dtype;
-  if (dtype == DType::kFloat32) return graph_.logits;
-  throw UserError({}, "training.hold_output",
-                  fmt::format("fp32 is the copy that logits.float() makes, and {} makes none: its "
-                              "output is {}; write true, which holds the output",
-                              graph_.name, name_of(dtype)));
-}
-
-// Holds what the engine, the training loop and the model's forward name in variables.
-void GradientTape::hold_variables(OperatorId end) {
-  hold_root_gradients();
-  hold_transfers();
-  hold_other_outputs(end);
-  for (TensorId output : graph_.other_outputs)
-    hold_content(output, end);
-  for (const auto& [gradient, since] : kept_gradients_)
-    training_.holds.push_back({gradient, since, end, HoldKind::kLocal});
-  if (graph_.loss.valid()) hold_content(graph_.loss, end);
-  const bool holds = options_.hold_output != HoldOutput::kNothing;
-  if (graph_.logits.valid() && holds) hold_content(returned_logits(), end);
-  if (options_.evaluates && graph_.logits.valid()) hold_content(graph_.logits, end);
-  if (graph_.logits.valid() && graph_.loss.valid() && !holds) {
-    hold_content(graph_.logits, training_.part(PartKind::kForward).back());
-  }
-  for (const LocalVariable& local : graph_.locals) {
-    if (local.only_in_evaluation && graph_.tensors[local.tensor].requires_grad) continue;
-    const OperatorId until = local.until.valid() ? forward_operator_[local.until] : end;
-    if (local.shared_as.empty() && !local.until.valid()) {
-      training_.module_state.push_back(graph_.tensors[local.tensor].storage);
-    }
-    if (until.valid()) hold_content(local.tensor, until);
-  }
-}
-
-// A loop that names the logits and the loss keeps their graph until the next micro-batch has its
-// own, and with it what contexts hold (ctx.tensors of a Python function). The next forward makes
-// the same storages anew, so that the old contents are storages of their own from here on.
-void GradientTape::keep_contexts() {
-  const bool names = rules_.holds && options_.hold_output != HoldOutput::kNothing;
-  if (!names || contexts_.empty() || !graph_.loss.valid()) return;
-  const OperatorId until = training_.part(PartKind::kForward).back();
-  std::vector<Touch> touches;
-  for (const StorageId held : contexts_) {
-    if (training_.storages[held].initial || training_.storages[held].persistent) continue;
-    Storage old = training_.storages[held];
-    old.name += ".context";
-    old.persistent = true;
-    references_.push_back(0);
-    touches.push_back({training_.storages.push_back(std::move(old)), Access::kCreate});
-    training_.holds.push_back({touches.back().storage, OperatorId(), until, HoldKind::kLocal});
-  }
-  Operator op{.name = "keep_context", .part = OperatorPart::kOther, .phase = Phase::kBackward};
-  training_.part(PartKind::kBackward).push_back(training_.add_operator(std::move(op), touches));
 }
 
 // Operators without a kernel that mark where variables die: zero_grad and the end of the step.
@@ -362,7 +250,7 @@ TrainingGraph GradientTape::run() {
     if (pending_[graph_.parameters[p].tensor])
       accumulate_leaf(p);  // some of its uses hand on no gradient
   }
-  keep_contexts();
+  keep_outputs();
   emit_ends();
   std::vector<ParameterId> in_order = training_.trained;
   std::sort(in_order.begin(), in_order.end());

@@ -10,7 +10,7 @@ namespace tidemark {
 
 struct StageBoundary;  // stage_boundary.hpp
 
-// The part of the model's result that a variable of the training loop keeps until the step ends.
+// The part of the model's result that a variable of the training loop keeps.
 enum class HoldOutput : std::uint8_t {
   kNothing,
   kLogits,
@@ -18,8 +18,15 @@ enum class HoldOutput : std::uint8_t {
                 // those
 };
 
+// How long it does. The loss is named as long as the output is.
+enum class HeldUntil : std::uint8_t {
+  kEndOfStep,   // a step is a function, whose variables end with it
+  kNextOutput,  // a loop's own variables: the next micro-batch runs beside the output of this one
+};
+
 struct DifferentiateOptions {
   HoldOutput hold_output = HoldOutput::kNothing;
+  HeldUntil held_until = HeldUntil::kEndOfStep;
   // Gradients of parameters are kept in this type; nullopt: in the parameter's own.
   std::optional<DType> gradient_dtype;
   // The graph is an evaluation_graph(): the training loop's variable keeps what the model returned.

@@ -66,9 +66,11 @@ class GradientTape final : public BackwardTape {
   void hold_content(TensorId tensor, OperatorId until);
   void find_creators();
   [[nodiscard]] TensorId returned_logits() const;
-  void hold_other_outputs(OperatorId end);
   void hold_variables(OperatorId end);
-  void keep_contexts();
+  [[nodiscard]] std::vector<TensorId> named_outputs() const;
+  [[nodiscard]] std::vector<StorageId> saved_for_other_outputs() const;
+  [[nodiscard]] OperatorId forward_until(std::span<const TensorId> made) const;
+  void keep_outputs();
   void emit_ends();
   [[nodiscard]] bool is_differentiable(const Node& node) const;
   void transfer(CollectiveKind kind, const StageBoundary::Neighbour& other, int tag,
@@ -93,6 +95,7 @@ class GradientTape final : public BackwardTape {
   };
   IdVector<NodeId, SavedBy> saved_;
   std::vector<StorageId> contexts_;                    // SavedSet::context, each once
+  OperatorId kept_from_;                               // keep_outputs(); invalid without it
   IdVector<NodeId, OperatorId> forward_operator_;      // last kernel issued at or before the node
   IdVector<TensorId, std::optional<Tensor>> pending_;  // gradients that wait for their node
   IdVector<TensorId, int> uses_left_;                  // gradients still to come of each parameter

@@ -50,6 +50,9 @@ struct LocalVariable {
   // A name under which turns of a step share the tensor (TrainingGraph::turns): the training loop
   // holds it, until the turn ends. Empty for variables of the module.
   std::string shared_as;
+  // The model returns it beside or instead of its logits: the training loop says how long its
+  // variable names it (HoldOutput).
+  bool returned = false;
 };
 
 struct Graph {

@@ -62,6 +62,7 @@ enum class OperatorPart : std::uint8_t {
   kGather,       // brings parameters together that ranks share, copies them out or keeps a share
   kUseGathered,  // no work: from here on a unit's gathered parameters are used by backward
   kRelease,      // no work: what is gathered, sent or received is not used any more
+  kKeepOutput,   // no work: what the loop names until the next micro-batch outlives this one
   kEndOfStep,
   kOther,  // belongs to no node: an operator of a cost graph, or one that a policy adds
 };

@@ -225,7 +225,10 @@ void divide_loss(TrainingGraph& graph) {
   const OperatorId backward = divide("divide_loss.backward", Phase::kBackward, ones, gradient);
   graph.part(PartKind::kForward).push_back(forward);
   graph.part(PartKind::kBackward).insert(graph.part(PartKind::kBackward).begin() + 1, backward);
-  const OperatorId last = graph.part(PartKind::kBackward).back();
+  // What the loop keeps takes the place of what the micro-batch named.
+  const auto& backward_part = graph.part(PartKind::kBackward);
+  const bool keeps = graph.operators[backward_part.back()].part == OperatorPart::kKeepOutput;
+  const OperatorId last = backward_part[backward_part.size() - (keeps ? 2 : 1)];
   std::vector<Hold> replaced;
   for (Hold& hold : graph.holds) {
     if (hold.storage == graph.loss && hold.kind == HoldKind::kLocal) hold.until = last;

@@ -21,6 +21,7 @@ constexpr std::array<std::string_view, 2> kAttentions{"math", "flash"};
 constexpr std::array<std::string_view, 3> kCompilers{"none", "inductor", "regional"};
 constexpr std::array<std::string_view, 2> kHosts{"eager", "cuda_graphs"};
 constexpr std::array<std::string_view, 3> kHeld{"false", "true", "fp32"};
+constexpr std::array<std::string_view, 2> kHeldUntil{"end_of_step", "next_output"};
 constexpr std::array<std::string_view, 2> kMemoryFormats{"contiguous", "channels_last"};
 // Losses of the model, and Megatron's cross-entropy, which computes in place.
 constexpr std::string_view kMegatronLoss = "megatron_cross_entropy";
@@ -31,13 +32,16 @@ constexpr auto kLosses = [] {
   return names;
 }();
 constexpr std::array<std::string_view, 3> kModes{"train", "forward", "generate"};
-constexpr std::array<std::string_view, 26> kTrainingKeys{
-    "mode",        "generate",       "micro_batch", "accumulate",   "sequence",
-    "image",       "precision",      "optimizer",   "attention",    "steps",
-    "framework",   "loss",           "dropout",     "zero_grad",    "loader",
-    "hold_output", "autocast_cache", "compile",     "loss_scale",   "clip_grad_norm",
-    "ema",         "memory_format",  "host",        "global_batch", "turns",
-    "load"};
+constexpr std::array<std::string_view, 27> kTrainingKeys{
+    "mode",          "generate",       "micro_batch",
+    "accumulate",    "sequence",       "image",
+    "precision",     "optimizer",      "attention",
+    "steps",         "framework",      "loss",
+    "dropout",       "zero_grad",      "loader",
+    "hold_output",   "autocast_cache", "compile",
+    "loss_scale",    "clip_grad_norm", "ema",
+    "memory_format", "host",           "global_batch",
+    "turns",         "load",           "hold_output_until"};
 
 [[noreturn]] void fail_key(const Decoder& training, std::string_view key,
                            const std::string& problem) {
@@ -79,6 +83,18 @@ HoldOutput decode_hold_output(const Decoder& training) {
   const std::string held = training.optional_word("hold_output", kHeld, "false");
   if (held == "false") return HoldOutput::kNothing;
   return held == "fp32" ? HoldOutput::kFp32Logits : HoldOutput::kLogits;
+}
+
+HeldUntil decode_held_until(const Decoder& training, HoldOutput held) {
+  const std::string until =
+      training.optional_word("hold_output_until", kHeldUntil, kHeldUntil.front());
+  if (until == kHeldUntil.front()) return HeldUntil::kEndOfStep;
+  if (held == HoldOutput::kNothing) {
+    training.fail_at("hold_output_until",
+                     "says how long the training loop names what hold_output is, which is false; "
+                     "write hold_output: true beside it");
+  }
+  return HeldUntil::kNextOutput;
 }
 
 HostClock decode_host(const Decoder& training, const FrameworkRules& framework) {
@@ -294,6 +310,7 @@ TrainingOptions decode_training(const Decoder& scenario, const ModelReference& m
                                          between(1, kMaxSteps));
   options.zero_grad = decode_zero_grad(training, *options.framework);
   options.hold_output = decode_training_detail::decode_hold_output(training);
+  options.held_until = decode_training_detail::decode_held_until(training, options.hold_output);
   options.autocast_cache = training.optional<bool>("autocast_cache", true);
   if (training.has("loader")) options.loader = decode_loader(training.required_child("loader"));
   if (training.has("load")) options.load = decode_load(training.required_child("load"));

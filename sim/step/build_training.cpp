@@ -255,6 +255,7 @@ RewriteContext rewrite_context(const StepSpec& spec) {
 
 DifferentiateOptions differentiate_options(const StepSpec& spec) {
   return {.hold_output = spec.training.hold_output,
+          .held_until = spec.training.held_until,
           .gradient_dtype = spec.training.gradient_dtype,
           .evaluates = spec.training.mode == StepMode::kForward,
           .takes_saved_gradients = build_training_detail::makes_gradients_once(spec),

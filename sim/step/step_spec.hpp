@@ -62,6 +62,7 @@ struct TrainingOptions {
   std::optional<double> clip_grad_norm;  // the largest norm of all gradients
   std::optional<EmaOptions> ema;
   HoldOutput hold_output = HoldOutput::kNothing;
+  HeldUntil held_until = HeldUntil::kEndOfStep;
   bool autocast_cache = true;
   Fp8Recipe fp8 = Fp8Recipe::kDelayed;  // recipe of fp8_mixed
   std::optional<CompileScope> compile;  // torch.compile
