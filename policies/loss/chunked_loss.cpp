@@ -34,12 +34,13 @@ const PolicyEntry& chunked_loss_entry() {
       .kind = "forward rewrite",
       .summary = "head and cross-entropy of a language model, chunk by chunk of its tokens",
       .source =
-          "torchtune's losses (kept); torch.utils.checkpoint (checkpointed); Liger's idea in "
-          "PyTorch's operators (fused)",
+          "torchtune's losses (kept); litgpt's in Lightning Fabric (kept_fp32); "
+          "torch.utils.checkpoint (checkpointed); Liger's idea in PyTorch's operators (fused)",
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
-        static constexpr std::array<std::string_view, 3> kKinds = {"checkpointed", "kept", "fused"};
+        static constexpr std::array<std::string_view, 4> kKinds = {"checkpointed", "kept", "fused",
+                                                                   "kept_fp32"};
         constexpr std::array kMeaning = {ChunkKind::kCheckpointed, ChunkKind::kKept,
-                                         ChunkKind::kFused};
+                                         ChunkKind::kFused, ChunkKind::kKeptFp32};
         const auto chunks = d.optional<std::int64_t>("chunks", 8, between(1, 65536));
         const std::string word = d.optional_word("kind", kKinds, kKinds[0]);
         d.finish();

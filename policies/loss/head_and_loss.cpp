@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/operators/adapters/quantised_linear.hpp"
 #include "graph/operators/communication/vocabulary.hpp"
 #include "graph/operators/known_families.hpp"
 #include "graph/operators/losses/chunked_losses.hpp"
@@ -27,6 +28,37 @@ int readers_of(const Graph& graph, TensorId tensor) {
 
 bool is_family(const Graph& graph, NodeId id, const OperatorFamily& family) {
   return id.valid() && graph.nodes[id].family == &family;
+}
+
+// Returns the product whose result these logits are, behind the sums and casts of its adapter where
+// `form` allows for one; invalid if there is none.
+NodeId head_of(const Graph& graph, NodeId maker, HeadForm form) {
+  if (is_family(graph, maker, linear_family())) return maker;
+  if (form == HeadForm::kPlain) return {};
+  while (is_family(graph, maker, add_family()) || is_family(graph, maker, cast_family()) ||
+         is_family(graph, maker, clone_family())) {
+    maker = maker_of(graph, graph.nodes[maker].inputs.front());
+  }
+  const bool found = is_family(graph, maker, linear_family()) ||
+                     is_family(graph, maker, quantised_linear_family());
+  return found ? maker : NodeId();
+}
+
+// Returns the nodes that make the logits of the head's rows, in their order.
+std::vector<NodeId> nodes_from_rows(const Graph& graph, NodeId head, NodeId last) {
+  std::vector<char> made(graph.tensors.size(), 0);  // from the rows
+  const auto mark = [&](TensorId tensor) { made[tensor.index()] = 1; };
+  const auto is_made = [&](TensorId tensor) { return tensor.valid() && made[tensor.index()] != 0; };
+  mark(graph.nodes[head].inputs.front());
+  std::vector<NodeId> nodes;
+  for (const NodeId id : ids_of(graph.nodes)) {
+    const Node& node = graph.nodes[id];
+    if (last < id) break;
+    if (std::none_of(node.inputs.begin(), node.inputs.end(), is_made)) continue;
+    std::for_each(node.outputs.begin(), node.outputs.end(), mark);
+    nodes.push_back(id);
+  }
+  return nodes;
 }
 
 [[noreturn]] void fail(std::string_view policy, const std::string& problem) {
@@ -77,10 +109,12 @@ bool is_family(const Graph& graph, NodeId id, const OperatorFamily& family) {
 }  // namespace
 }  // namespace head_and_loss_detail
 
-HeadAndLoss find_head_and_loss(const Graph& graph, std::string_view policy) {
+HeadAndLoss find_head_and_loss(const Graph& graph, std::string_view policy, HeadForm form) {
   using head_and_loss_detail::fail;
   using head_and_loss_detail::fail_at;
+  using head_and_loss_detail::head_of;
   using head_and_loss_detail::is_family;
+  using head_and_loss_detail::nodes_from_rows;
   using head_and_loss_detail::readers_of;
   HeadAndLoss found;
   found.loss = graph.loss.valid() ? maker_of(graph, graph.loss) : NodeId();
@@ -93,7 +127,8 @@ HeadAndLoss find_head_and_loss(const Graph& graph, std::string_view policy) {
     const bool passes =
         is_family(graph, maker, view_family()) || is_family(graph, maker, reshape_family()) ||
         is_family(graph, maker, cast_family()) || is_family(graph, maker, log_softmax_family());
-    const bool is_head = is_family(graph, maker, linear_family());
+    const NodeId head = passes ? NodeId() : head_of(graph, maker, form);
+    const bool is_head = head.valid();
     if (!passes && !is_head) fail_at(graph, policy, maker.valid() ? maker : at);
     if (readers_of(graph, input) > 1) {
       fail(policy, fmt::format("the result of {} is read by more than the loss, so that all logits "
@@ -101,7 +136,8 @@ HeadAndLoss find_head_and_loss(const Graph& graph, std::string_view policy) {
                                graph.describe(maker), policy));
     }
     if (is_head) {
-      found.head = maker;
+      found.head = head;
+      found.from_rows = nodes_from_rows(graph, head, maker);
       break;
     }
     if (is_family(graph, maker, log_softmax_family())) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,7 +24,7 @@ std::int64_t ceil_of(std::int64_t a, std::int64_t b) {
 class LossWriter {
  public:
   LossWriter(GraphCopy& copy, const HeadAndLoss& found, std::int64_t chunks)
-      : graph_(copy.result()), found_(found), chunks_(chunks) {
+      : copy_(copy), graph_(copy.result()), found_(found), chunks_(chunks) {
     const Node& head = copy.source().nodes[found.head];
     rows_ = copy.at(head.inputs[0]);
     weight_ = copy.at(head.inputs[1]);
@@ -33,7 +34,8 @@ class LossWriter {
   }
 
   TensorId checkpointed();
-  TensorId kept();
+  TensorId kept(bool converts);
+  std::vector<TensorId> converted(const std::vector<TensorId>& logits);
   TensorId fused(ChunkKind kind);
 
  private:
@@ -56,8 +58,10 @@ class LossWriter {
     if (tensor(x).shape.rank() == 2) return x;
     return add_one("reshape", {x}, {{"shape", std::vector<std::int64_t>{-1, tensor(x).shape[-1]}}});
   }
+  TensorId head_of(TensorId rows);
   TensorId mean_of(const std::vector<TensorId>& losses);
 
+  const GraphCopy& copy_;
   Graph& graph_;
   const HeadAndLoss& found_;
   std::int64_t chunks_;
@@ -89,8 +93,40 @@ TensorId LossWriter::checkpointed() {
   return mean_of(losses);
 }
 
+// Returns the logits of a chunk of rows: the nodes of the head again, on these.
+TensorId LossWriter::head_of(TensorId rows) {
+  const Graph& source = copy_.source();
+  std::map<TensorId, TensorId> made{{source.nodes[found_.head].inputs.front(), rows}};
+  TensorId last;
+  for (const NodeId id : found_.from_rows) {
+    const Node& node = source.nodes[id];
+    std::vector<TensorId> inputs;
+    for (TensorId in : node.inputs) {
+      const auto own = made.find(in);
+      inputs.push_back(own != made.end() ? own->second : copy_.at(in));
+    }
+    const NodeId chunk =
+        graph_.add_node(*node.family, std::move(inputs), node.attributes, node.layer);
+    for (std::size_t i = 0; i < node.outputs.size(); ++i)
+      made[node.outputs[i]] = graph_.nodes[chunk].outputs[i];
+    last = graph_.output(chunk);
+  }
+  return last;
+}
+
+// Converts the model's outputs to fp32, while its own list still names them.
+std::vector<TensorId> LossWriter::converted(const std::vector<TensorId>& logits) {
+  if (tensor(logits.front()).dtype == DType::kFloat32) return logits;
+  std::vector<TensorId> outputs;
+  for (TensorId chunk : logits)
+    outputs.push_back(add_one("cast", {chunk}, {{"dtype", std::string(name_of(DType::kFloat32))}}));
+  for (TensorId chunk : logits)
+    graph_.locals.push_back({chunk, NodeId(graph_.nodes.size() - 1)});
+  return outputs;
+}
+
 // The model returns a list of logits, cut along the sequence, that lives until the loss is there.
-TensorId LossWriter::kept() {
+TensorId LossWriter::kept(bool converts) {
   const bool has_sequence = tensor(rows_).shape.rank() == 3;
   const int axis = has_sequence ? 1 : 0;
   TensorId targets = targets_;
@@ -100,16 +136,14 @@ TensorId LossWriter::kept() {
         {{"shape", std::vector<std::int64_t>{tensor(rows_).shape[0], tensor(rows_).shape[1]}}});
   }
   std::vector<TensorId> logits;
-  for (TensorId rows : chunks_of(rows_, axis)) {
-    std::vector<TensorId> inputs{rows, weight_};
-    if (bias_.valid()) inputs.push_back(bias_);
-    logits.push_back(add_one("linear", inputs));
-  }
+  for (TensorId rows : chunks_of(rows_, axis))
+    logits.push_back(head_of(rows));
+  if (converts) logits = converted(logits);
   const std::vector<TensorId> labels = chunks_of(targets, axis);
   std::vector<TensorId> losses;
   for (std::size_t i = 0; i < logits.size(); ++i) {
     TensorId scores = flat(logits[i]);
-    if (tensor(scores).dtype != found_.loss_dtype) {
+    if (!converts && tensor(scores).dtype != found_.loss_dtype) {
       scores = add_one("cast", {scores}, {{"dtype", std::string(name_of(found_.loss_dtype))}});
     }
     const TensorId log_probabilities =
@@ -122,7 +156,8 @@ TensorId LossWriter::kept() {
   }
   const TensorId loss = mean_of(losses);
   for (TensorId list_item : logits)
-    graph_.locals.push_back({list_item, NodeId(graph_.nodes.size() - 1)});
+    graph_.locals.push_back(
+        {.tensor = list_item, .until = NodeId(graph_.nodes.size() - 1), .returned = true});
   return loss;
 }
 
@@ -152,14 +187,17 @@ std::int64_t liger_rows(std::int64_t tokens, std::int64_t classes, std::int64_t 
 
 Graph replace_loss(const Graph& graph, ChunkKind kind, std::int64_t chunks,
                    std::string_view policy) {
-  const HeadAndLoss found = find_head_and_loss(graph, policy);
-  return rewrite_graph(graph, [&](GraphCopy& copy, NodeId id) {
-    const bool between =
-        std::find(found.between.begin(), found.between.end(), id) != found.between.end();
-    if (between || id == found.head) {
+  const bool keeps = kind == ChunkKind::kKept || kind == ChunkKind::kKeptFp32;
+  const HeadAndLoss found =
+      find_head_and_loss(graph, policy, keeps ? HeadForm::kAdapted : HeadForm::kPlain);
+  const auto contains = [](const std::vector<NodeId>& nodes, NodeId id) {
+    return std::find(nodes.begin(), nodes.end(), id) != nodes.end();
+  };
+  Graph replaced = rewrite_graph(graph, [&](GraphCopy& copy, NodeId id) {
+    if (contains(found.between, id) || contains(found.from_rows, id)) {
       // The model returns the rows, and the loss has the head.
       const TensorId rows = copy.at(graph.nodes[found.head].inputs.front());
-      return copy.replace(id, std::vector<TensorId>{rows});
+      return copy.replace(id, std::vector<TensorId>(graph.nodes[id].outputs.size(), rows));
     }
     if (id != found.loss) {
       copy.keep(id);
@@ -169,13 +207,15 @@ Graph replace_loss(const Graph& graph, ChunkKind kind, std::int64_t chunks,
     TensorId loss;
     if (kind == ChunkKind::kCheckpointed) {
       loss = writer.checkpointed();
-    } else if (kind == ChunkKind::kKept) {
-      loss = writer.kept();
+    } else if (keeps) {
+      loss = writer.kept(kind == ChunkKind::kKeptFp32);
     } else {
       loss = writer.fused(kind);
     }
     copy.replace(id, std::vector<TensorId>{loss});
   });
+  if (keeps) replaced.logits = TensorId();  // the model returns the list
+  return replaced;
 }
 
 }  // namespace tidemark

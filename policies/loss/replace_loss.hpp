@@ -13,6 +13,7 @@ namespace tidemark {
 enum class ChunkKind : std::uint8_t {
   kCheckpointed,  // each chunk is a function under torch.utils.checkpoint
   kKept,          // torchtune's: a list of logits, each with a loss of its own
+  kKeptFp32,      // litgpt's: the same list, which Lightning Fabric converts to fp32 as outputs
   kFused,         // gradients are made in forward, in the place of the logits
   kLiger,         // the same by Liger's kernels
   kCut,           // no logits at all
