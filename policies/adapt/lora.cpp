@@ -44,6 +44,7 @@ class AdaptedNodes {
     std::string module;
     std::vector<TensorId> inputs;
     TensorId base;
+    std::vector<std::int64_t> parts;  // widths of a fused projection's results; empty for others
   };
   struct Adapter {
     TensorId down;
@@ -66,6 +67,8 @@ class AdaptedNodes {
   const Adapter& adapter_of(GraphCopy& copy, const Site& site);
   [[nodiscard]] std::pair<Shape, Shape> shapes_of(const GraphCopy& copy, const Site& site) const;
   TensorId low_rank(GraphCopy& copy, const Site& site, const Adapter& adapter, TensorId x) const;
+  TensorId low_rank_of_parts(GraphCopy& copy, const Site& site, const Adapter& adapter,
+                             TensorId x) const;
   TensorId decomposed(GraphCopy& copy, const Site& site, const Adapter& adapter, TensorId x,
                       TensorId delta) const;
   [[nodiscard]] std::vector<TensorId> inputs_of(GraphCopy& copy, NodeId id);
@@ -99,8 +102,14 @@ std::pair<Shape, Shape> AdaptedNodes::shapes_of(const GraphCopy& copy, const Sit
     return {{options_.rank, weight[0]}, {weight[1], options_.rank}};
   if (node.family == &linear_family()) {
     const bool transposed = node.attributes.flag("transposed_weight");
-    return {{options_.rank, weight[transposed ? 0 : 1]},
-            {weight[transposed ? 1 : 0], options_.rank}};
+    const std::int64_t in = weight[transposed ? 0 : 1];
+    if (site.parts.empty())
+      return {{options_.rank, in}, {weight[transposed ? 1 : 0], options_.rank}};
+    std::int64_t rows = 0;
+    for (const std::size_t part : options_.parts)
+      rows += site.parts[part];
+    return {{options_.rank * static_cast<std::int64_t>(options_.parts.size()), in},
+            {rows, options_.rank}};
   }
   Shape down = weight;
   down[0] = options_.rank;
@@ -131,6 +140,7 @@ TensorId AdaptedNodes::low_rank(GraphCopy& copy, const Site& site, const Adapter
                                 TensorId x) const {
   const Node& node = copy.source().nodes[site.id];
   const Attributes up{{"adapter", std::string("up")}};
+  if (!site.parts.empty()) return low_rank_of_parts(copy, site, adapter, x);
   if (node.family == &embedding_family()) {
     const TensorId rows = add(copy, site, "transpose", {adapter.down});
     return add(copy, site, "linear", {add(copy, site, "embedding", {x, rows}), adapter.up}, up);
@@ -142,6 +152,45 @@ TensorId AdaptedNodes::low_rank(GraphCopy& copy, const Site& site, const Adapter
   }
   return add(copy, site, *node.family,
              {add(copy, site, *node.family, {x, adapter.down}, node.attributes), adapter.up});
+}
+
+// litgpt's LoRAQKVLinear (loralib's MergedLinear): a product with A for all parts, one with B for
+// each, and index_copy into zeros where a part has none.
+TensorId AdaptedNodes::low_rank_of_parts(GraphCopy& copy, const Site& site, const Adapter& adapter,
+                                         TensorId x) const {
+  Graph& graph = copy.result();
+  const auto split = [&](TensorId whole, const std::vector<std::int64_t>& sizes, int axis) {
+    return graph
+        .nodes[graph.add_node(split_family(), {whole},
+                              {{"sizes", sizes}, {"axis", std::int64_t{axis}}}, site.layer)]
+        .outputs;
+  };
+  const TensorId narrow =
+      add(copy, site, "linear", {x, adapter.down}, {{"adapter", std::string("down")}});
+  const int last = graph.tensors[narrow].shape.rank() - 1;
+  std::vector<std::int64_t> widths;
+  for (const std::size_t part : options_.parts)
+    widths.push_back(site.parts[part]);
+  const std::vector<TensorId> inputs =
+      split(narrow, std::vector<std::int64_t>(widths.size(), options_.rank), last);
+  const std::vector<TensorId> ups = split(adapter.up, widths, 0);
+  std::vector<TensorId> deltas;
+  for (std::size_t i = 0; i < widths.size(); ++i) {
+    deltas.push_back(
+        add(copy, site, "linear", {inputs[i], ups[i]}, {{"adapter", std::string("up")}}));
+  }
+  const TensorId delta = deltas.size() == 1 ? deltas.front()
+                                            : add(copy, site, "cat", deltas,
+                                                  {{"axis", static_cast<std::int64_t>(last)}});
+  if (widths.size() == site.parts.size()) return delta;
+  const Shape shape = graph.tensors[site.base].shape;
+  const std::vector<std::int64_t> extents(shape.begin(), shape.end());
+  const TensorId zeros = add(copy, site, "zeros", {},
+                             {{"shape", extents}, {"dtype", std::string(name_of(options_.dtype))}});
+  const TensorId places =
+      add(copy, site, "arange", {}, {{"length", graph.tensors[delta].shape[last]}});
+  return add(copy, site, "index_copy", {zeros, places, delta},
+             {{"axis", static_cast<std::int64_t>(last)}});
 }
 
 // peft's dora.py: (m / norm - 1) base + (m / norm) delta s, of the base's result without its bias.
@@ -197,7 +246,8 @@ void AdaptedNodes::require_input_gradient(GraphCopy& copy, NodeId id) {
   if (source.storages[indices].role != Role::kInput) return;
   const TensorId made = copy.at(node.outputs[0]);
   if (copy.result().tensors[made].requires_grad) return;
-  const Site site{.id = id, .layer = node.layer, .module = {}, .inputs = {}, .base = made};
+  const Site site{
+      .id = id, .layer = node.layer, .module = {}, .inputs = {}, .base = made, .parts = {}};
   const TensorId leaf = add(copy, site, "require_gradient", {made});
   copy.result().locals.push_back({leaf, {}});
   copy.replace(id, std::array{leaf});
@@ -206,11 +256,18 @@ void AdaptedNodes::require_input_gradient(GraphCopy& copy, NodeId id) {
 void AdaptedNodes::rewrite(GraphCopy& copy, NodeId id) {
   const Node& node = copy.source().nodes[id];
   const auto chosen = sites_.modules.find(id);
-  Site site{.id = id, .layer = node.layer, .module = {}, .inputs = inputs_of(copy, id), .base = {}};
+  Site site{.id = id,
+            .layer = node.layer,
+            .module = {},
+            .inputs = inputs_of(copy, id),
+            .base = {},
+            .parts = {}};
   const NodeId kept = copy.keep(id, site.inputs, node.attributes);
   site.base = copy.result().output(kept);
   if (chosen != sites_.modules.end()) {
     site.module = chosen->second;
+    if (const auto fused = sites_.fused.find(id); fused != sites_.fused.end())
+      site.parts = fused->second;
     const Adapter adapter = adapter_of(copy, site);
     if (options_.merged) return;
     const DType result_type = copy.result().tensors[site.base].dtype;
@@ -257,6 +314,12 @@ class Lora final : public ForwardRewrite {
       throw UserError({}, "policies.lora.dora",
                       "dora: true takes norms of whole rows, which tensor_parallel cuts; leave one "
                       "of them out");
+    }
+    if (!options_.parts.empty() && context.mesh.size(MeshDimension::kTensor) > 1) {
+      throw UserError(
+          {}, "policies.lora.parts",
+          "litgpt has no tensor parallelism, and tensor_parallel cuts the projection that "
+          "parts are of; leave one of them out");
     }
     const LoraSites sites = find_lora_sites(graph, options_);
     AdaptedNodes nodes(options_, sites);

@@ -1,5 +1,6 @@
 #include "policies/adapt/lora_options.hpp"
 
+#include <algorithm>
 #include <array>
 
 namespace tidemark {
@@ -37,6 +38,18 @@ void decode_base(const Decoder& d, LoraOptions& options) {
   options.quantised->policy = "lora";
 }
 
+std::vector<std::size_t> decode_parts(const Decoder& d) {
+  static constexpr std::array<std::string_view, 3> kParts = {"q", "k", "v"};
+  std::vector<std::size_t> parts;
+  const std::vector<std::string> words = d.list<std::string>("parts");
+  for (std::size_t i = 0; i < kParts.size(); ++i) {
+    if (std::find(words.begin(), words.end(), kParts.at(i)) != words.end()) parts.push_back(i);
+  }
+  if (parts.size() != words.size())
+    d.fail_at("parts", "expected a list of q, k and v, each at most once");
+  return parts;
+}
+
 }  // namespace
 }  // namespace lora_options_detail
 
@@ -49,11 +62,14 @@ LoraOptions decode_lora(const Decoder& d) {
   } else {
     options.targets = d.list<std::string>("targets");
   }
+  options.parts = lora_options_detail::decode_parts(d);
   options.alpha = d.optional<double>("alpha", 8);
   options.rank_stabilised = d.optional<bool>("rslora", false);
   options.dropout = d.optional<double>("dropout", 0, between(0, 1));
   if (options.dropout >= 1) d.fail_at("dropout", "1 drops every input; write a number below 1");
   options.dora = d.optional<bool>("dora", false);
+  if (options.dora && !options.parts.empty())
+    d.fail_at("parts", "dora: true takes norms of whole rows; leave one of them out");
   static constexpr std::array<std::string_view, 3> kTypes = {"fp32", "bf16", "fp16"};
   options.dtype =
       *lora_options_detail::float_type(d.optional_word("dtype", kTypes, kTypes.front()));

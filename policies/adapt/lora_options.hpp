@@ -1,6 +1,7 @@
 // Settings of low-rank adapters, by the names of peft's LoraConfig.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -17,6 +18,9 @@ enum class LoraBias { kNone, kAll, kLoraOnly };
 struct LoraOptions {
   std::int64_t rank = 8;
   std::vector<std::string> targets;  // empty: peft's default for the architecture
+  // Parts of fused projections that are adapted, by their places among queries, keys and values; a
+  // matrix A and B for each. Empty: one adapter for the whole projection.
+  std::vector<std::size_t> parts;
   double alpha = 8;
   bool rank_stabilised = false;  // scaled by alpha / sqrt(rank): a number of another value
   double dropout = 0;

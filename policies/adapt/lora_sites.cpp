@@ -76,6 +76,7 @@ class Finder {
   LoraSites find() {
     LoraSites sites;
     choose_targets(sites);
+    find_fused(sites);
     choose_saved(sites);
     choose_biases(sites);
     return sites;
@@ -136,6 +137,28 @@ class Finder {
         sites.modules.emplace(node, module);
       }
       if (!found) fail("targets", target, known_names());
+    }
+  }
+
+  // A projection is fused when its result is split into queries, keys and values.
+  void find_fused(LoraSites& sites) const {
+    if (options_.parts.empty()) return;
+    constexpr std::size_t kParts = 3;
+    std::map<TensorId, NodeId> made_by;
+    for (const auto& [node, module] : sites.modules)
+      made_by.emplace(graph_.output(node), node);
+    for (const Node& node : graph_.nodes) {
+      if (node.family != &split_family() || node.outputs.size() != kParts) continue;
+      const auto maker = made_by.find(node.inputs.front());
+      if (maker == made_by.end()) continue;
+      std::vector<std::int64_t>& widths = sites.fused[maker->second];
+      for (const TensorId part : node.outputs)
+        widths.push_back(graph_.tensors[part].shape[-1]);
+    }
+    if (sites.fused.empty()) {
+      throw UserError({}, "policies.lora.parts",
+                      "parts are those of projections that make queries, keys and values together, "
+                      "and no target is one; leave parts out");
     }
   }
 

@@ -1,6 +1,6 @@
 // Elements chosen by int64 indices: index_select, advanced indexing along one axis, gather,
-// index_add, scatter_add, scatter, index_put, topk and sort. Backward adds into zeros of the
-// input's size.
+// index_add, index_copy, scatter_add, scatter, index_put, topk and sort. Backward adds into zeros
+// of the input's size.
 #include <fmt/format.h>
 
 #include "graph/operators/kernels.hpp"
@@ -139,7 +139,8 @@ void create_sum(Inference& inference) {
   }
 }
 
-void infer_index_add(Inference& inference) {
+// Requires a source of one row for each index, along the axis.
+void require_rows(Inference& inference) {
   const Shape& x = inference.input(kX).shape;
   const int axis = axis_of(inference, 0);
   Shape wanted = x;
@@ -148,6 +149,10 @@ void infer_index_add(Inference& inference) {
     return fmt::format("the source has shape {} instead of {}",
                        to_string(inference.input(kSource).shape), to_string(wanted));
   });
+}
+
+void infer_index_add(Inference& inference) {
+  require_rows(inference);
   create_sum(inference);
 }
 
@@ -168,8 +173,9 @@ ForwardKernel forward_sum(const NodeView& node) {
   return {.work = work};
 }
 
-// derivatives.yaml: grad.index_select(dim, index).expand_as(source), so the source is kept too.
-void save_index_add(SavedSet& saved) {
+// derivatives.yaml: grad.index_select(dim, index).expand_as(source), so the source is kept too, by
+// index_copy as by index_add.
+void save_rows(SavedSet& saved) {
   saved.input(kIndex);
   if (saved.node().needs_gradient(kSource)) saved.input(kSource);
 }
@@ -197,6 +203,12 @@ void infer_scatter(Inference& inference) {
   inference.require(index.rank() == x.rank(), "its index needs as many axes as its input");
   inference.require(index == inference.input(kSource).shape, "index and source differ in shape");
   inference.create(x, inference.input(kX).dtype);
+}
+
+// torch.index_copy: rows of a copy replaced by those of a source.
+void infer_index_copy(Inference& inference) {
+  require_rows(inference);
+  inference.create(inference.input(kX).shape, inference.input(kX).dtype);
 }
 
 // torch.index_put: replaces a part of a copy; without an index the part is a slice.
@@ -301,8 +313,14 @@ constexpr OperatorFamily kFamilies[] = {
      .summary = "adds rows of a source at indices; keeps indices and source",
      .infer = infer_index_add,
      .forward = forward_sum,
-     .save = save_index_add,
+     .save = save_rows,
      .backward = backward_sum},
+    {.name = "index_copy",
+     .summary = "a copy with rows of a source at indices; keeps indices and source",
+     .infer = infer_index_copy,
+     .forward = forward_put,
+     .save = save_rows,
+     .backward = backward_put},
     {.name = "scatter_add",
      .summary = "adds elements of a source at indices; keeps the indices",
      .infer = infer_scatter_add,
