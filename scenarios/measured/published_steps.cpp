@@ -34,10 +34,12 @@ std::string model_of(const RowReader& row) {
         "vocab: {}, sequence: {}}}",
         n("layers_n"), n("hidden_n"), heads, n("kv_heads_n"), n("ffn_n"), n("vocab_n"), n("seq_n"));
   }
-  // StableLM alpha is a GPT-NeoX, without a gate in its feed-forward layers.
-  constexpr auto kDecoders = std::to_array<std::pair<std::string_view, std::string_view>>(
-      {{"llama", "litgpt"}, {"stablelm", "stablelm-base-alpha-3b"}, {"phi3", "phi-3-mini"}});
-  for (const auto& [published, preset] : kDecoders) {
+  // StableLM alpha is a GPT-NeoX, without a gate in its feed-forward layers. litgpt writes Phi-3
+  // with the layers of Llama.
+  const char* const phi3 = is_of_litgpt(row) ? "litgpt" : "phi-3-mini";
+  const auto decoders = std::to_array<std::pair<std::string_view, std::string_view>>(
+      {{"llama", "litgpt"}, {"stablelm", "stablelm-base-alpha-3b"}, {"phi3", phi3}});
+  for (const auto& [published, preset] : decoders) {
     if (published != family) continue;
     return fmt::format(
         "{{preset: {}, layers: {}, width: {}, heads: {}, kv_heads: {}, head_width: {}, ffn: {}, "
@@ -52,25 +54,33 @@ std::string model_of(const RowReader& row) {
   throw NotMapped{fmt::format("model family {}", family)};
 }
 
-// The adapters of a row. Where all products have one, their modules are named; queries and values
-// alone are peft's default. litgpt's adapters have the model's type, a dropout of 0.05 and, in
-// Llama, the one projection of queries, keys and values. It takes bitsandbytes 0.42 alone (lora.py
-// warns of others), and Lightning Fabric replaces every linear layer, the head's as well.
+// The modules of a row with adapters. Where all products have one, their modules are named; queries
+// and values alone are peft's default. litgpt has one projection for queries, keys and values, with
+// a pair of matrices for each of them that is adapted (LoRAQKVLinear).
+std::string adapted_modules_of(const RowReader& row) {
+  const bool all = row.text("lora_targets") == "q+k+v+o+mlp+head";
+  if (!all && row.text("lora_targets") != "q+v")
+    throw NotMapped{fmt::format("adapters on {}", row.text("lora_targets"))};
+  if (!is_of_litgpt(row)) {
+    return all ? ", targets: [q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, "
+                 "lm_head]"
+               : "";
+  }
+  const bool neox = row.text("model_family") == "stablelm";
+  if (all) {
+    return neox ? ", targets: [query_key_value, dense, dense_h_to_4h, dense_4h_to_h, embed_out], "
+                  "parts: [q, k, v]"
+                : ", targets: [qkv, attn.proj, fc_1, fc_2, mlp.proj, lm_head], parts: [q, k, v]";
+  }
+  return neox ? ", targets: [query_key_value], parts: [q, v]" : ", targets: [qkv], parts: [q, v]";
+}
+
+// The adapters of a row. litgpt's have the model's type and a dropout of 0.05. It takes
+// bitsandbytes 0.42 alone (lora.py warns of others), and Lightning Fabric replaces every linear
+// layer, the head's as well.
 std::string lora_of(const RowReader& row) {
   const bool quantised = row.text("quantised") != "none";
-  std::string targets;
-  if (row.text("lora_targets") == "q+k+v+o+mlp+head") {
-    targets = row.text("model_family") == "phi3"
-                  ? ", targets: [qkv_proj, o_proj, gate_up_proj, down_proj, lm_head]"
-              : is_of_litgpt(row)
-                  ? ", targets: [qkv, attn.proj, fc_1, fc_2, mlp.proj, lm_head]"
-                  : ", targets: [q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj, down_proj, "
-                    "lm_head]";
-  } else if (row.text("lora_targets") != "q+v") {
-    throw NotMapped{fmt::format("adapters on {}", row.text("lora_targets"))};
-  } else if (is_of_litgpt(row) && row.text("model_family") == "llama") {
-    targets = ", targets: [qkv]";
-  }
+  const std::string targets = adapted_modules_of(row);
   const char* const litgpt = is_of_litgpt(row) ? ", dtype: bf16, dropout: 0.05" : "";
   std::string base = quantised ? ", base: " + row.text("quantised") : "";
   if (quantised && is_of_litgpt(row))
@@ -112,6 +122,11 @@ std::vector<std::string> policies_of(const RowReader& row, bool sharded_bf16, in
   } else if (finetune != "pretrain" && finetune != "full") {
     throw NotMapped{fmt::format("fine-tuning by {}", finetune)};
   }
+  // litgpt's scripts for adapters make logits of 128 tokens at a time (lm_head_chunk_size).
+  if (is_of_litgpt(row) && finetune.starts_with("lora")) {
+    policies.push_back(fmt::format("chunked_loss: {{kind: kept_fp32, chunks: {}}}",
+                                   (row.count("seq_n") + 127) / 128));
+  }
   if (std::string recompute = recompute_of(row); !recompute.empty())
     policies.push_back(std::move(recompute));
   return policies;
@@ -149,11 +164,13 @@ std::string scenario_of(const RowReader& row, const PublishedDevice& device) {
   // FlashAttention 1 in Triton (its tables are of PyTorch 2.0 and 2.1).
   if (row.text("model_family") == "mpt") training += ", dropout: 0, framework: torch-2.1-cuda";
   if (row.text("model_family") == "gpt") training += ", dropout: 0.1";
-  // litgpt's loop names the logits until the next micro-batch. They come in chunks of 128 tokens
-  // (loss_norm) that Lightning Fabric converts to fp32: 4 bytes each and 4 of log-probabilities. A
-  // scenario says them whole in 16 bits, which takes as much: 2 bytes of each and of the gradients
-  // of both.
-  if (is_of_litgpt(row)) training += ", hold_output: true";
+  // litgpt's loop names the logits until the next micro-batch has its own. The scripts behind its
+  // resource tables of 2023 took the longest sample first (longest_seq_ix), with none before it.
+  if (is_of_litgpt(row)) {
+    const bool longest_first = row.text("source").find("resource-tables") != std::string::npos;
+    training += longest_first ? ", hold_output: true"
+                              : ", hold_output: true, hold_output_until: next_output";
+  }
   if (row.text("compile") == "1") training += ", compile: inductor";
   if (precision == "fp16_autocast" || precision == "fp16_mixed")
     training += ", loss_scale: dynamic";

@@ -70,7 +70,10 @@ TEST_SUITE("unit") {
         "pretrain,llama,4,256,4,4,64,1024,512,128,2,1,peak_allocated,1000,1,1\n";
     const std::string litgpt = scenario_in("Lightning-AI/litgpt@1 table" + row);
     CHECK(says(litgpt, "preset: litgpt"));
-    CHECK(says(litgpt, "hold_output: true"));
+    CHECK(says(litgpt, "hold_output: true, hold_output_until: next_output"));
+    // Its scripts of 2023 took the longest sample first.
+    CHECK_FALSE(says(scenario_in("Lightning-AI/litgpt@1 tutorials/resource-tables.md" + row),
+                     "hold_output_until"));
     const std::string other = scenario_in("someone@1 table" + row);
     CHECK(says(other, "preset: llama-2-7b"));
     CHECK_FALSE(says(other, "hold_output"));
@@ -97,11 +100,13 @@ TEST_SUITE("unit") {
     };
     const std::string quantised = said(row("1", "0", "nf4_dq", "nf4_lora", "q+v"));
     CHECK(says(quantised,
-               "lora: {rank: 8, targets: [qkv], dtype: bf16, dropout: 0.05, base: "
+               "lora: {rank: 8, targets: [qkv], parts: [q, v], dtype: bf16, dropout: 0.05, base: "
                "nf4_dq, implementation: bitsandbytes-0.42, quantise_head: true}"));
     CHECK(says(quantised, "precision: bf16,"));
+    CHECK(says(quantised, "chunked_loss: {kind: kept_fp32, chunks: 1}"));
     const std::string sharded = said(row("2", "3", "none", "bf16", "q+k+v+o+mlp+head"));
-    CHECK(says(sharded, "targets: [qkv, attn.proj, fc_1, fc_2, mlp.proj, lm_head]"));
+    CHECK(says(sharded,
+               "targets: [qkv, attn.proj, fc_1, fc_2, mlp.proj, lm_head], parts: [q, k, v]"));
     CHECK(says(sharded, "fsdp: {version: 1, no_sync: true}"));
   }
 
