@@ -60,6 +60,9 @@ class TrainingRewrite : public Policy {
   // Whether it reduces the gradients of data ranks. If no policy does, data_parallel does so for
   // several data ranks.
   [[nodiscard]] virtual bool reduces_gradients() const { return false; }
+  // Whether it keeps whole parameters elsewhere than on the device, which ranks that have shards of
+  // them gather there first.
+  [[nodiscard]] virtual bool moves_parameters() const { return false; }
   // Returns a rewrite of a later stage that belongs to this one, which plans its movement as well;
   // null where there is none.
   [[nodiscard]] virtual const TrainingRewrite* next() const { return nullptr; }

@@ -68,6 +68,7 @@ class OffloadParameters final : public TrainingRewrite {
   }
   [[nodiscard]] std::string_view name() const override { return "offload_parameters"; }
   [[nodiscard]] TrainingStage stage() const override { return TrainingStage::kPlace; }
+  [[nodiscard]] bool moves_parameters() const override { return true; }
   void apply(TrainingGraph& graph, const RewriteContext& context) const override;
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override;
 

@@ -76,7 +76,8 @@ bool gathers_parameters(const TrainingGraph& graph) {
 // Whether whole parameters are moved that ranks have shards of.
 bool moves_gathered(const StepSpec& spec, const TrainedModel& model) {
   const bool moves = std::any_of(spec.policies.begin(), spec.policies.end(), [](const auto& entry) {
-    return policy_of(entry).name() == "offload_parameters";
+    const auto* rewrite = std::get_if<std::unique_ptr<TrainingRewrite>>(&entry);
+    return rewrite != nullptr && (*rewrite)->moves_parameters();
   });
   return moves && (gathers_parameters(model.training) ||
                    std::any_of(model.stages.begin(), model.stages.end(), [](const auto& stage) {

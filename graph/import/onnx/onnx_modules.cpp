@@ -6,27 +6,19 @@
 #include <unordered_map>
 #include <vector>
 
+#include "graph/import/onnx/onnx_scopes.hpp"
+
 namespace tidemark {
 namespace onnx_modules_detail {
 namespace {
 
-constexpr int kDeepestModule = 64;
-
 // "/enc/layers.0/self_attn/MatMul" is enc.layers.0.self_attn; a part that begins with the one
-// before it (mlp/mlp.0) is already qualified. Parts beyond kDeepestModule belong to the module
-// above.
+// before it (mlp/mlp.0) is already qualified.
 std::string path_of(std::string_view name) {
-  if (!name.starts_with('/')) return {};
   std::string path;
   std::string_view previous;
-  std::size_t start = 1;
-  int depth = 0;
-  for (std::size_t slash = name.find('/', start);
-       slash != std::string_view::npos && depth < kDeepestModule; slash = name.find('/', start)) {
-    ++depth;
-    std::string_view part = name.substr(start, slash - start);
-    const std::string_view whole = part;
-    start = slash + 1;
+  visit_onnx_scopes(name, [&](std::string_view /*scope*/, std::string_view whole) {
+    std::string_view part = whole;
     if (!previous.empty() && part.starts_with(previous) && part.size() > previous.size() &&
         part[previous.size()] == '.') {
       part.remove_prefix(previous.size() + 1);
@@ -34,7 +26,8 @@ std::string path_of(std::string_view name) {
     if (!path.empty()) path += '.';
     path += part;
     previous = whole;
-  }
+    return true;
+  });
   return path;
 }
 
