@@ -25,6 +25,9 @@ constexpr std::array<BertHead, 5> kHeads = {
 }  // namespace hf_bert_detail
 
 Graph build_hf_bert(const Decoder& config, const std::string& name, const ModelOptions& options) {
+  refuse_cross_attention(config);
+  static constexpr std::array<std::string_view, 1> kPositions = {"absolute"};
+  static_cast<void>(config.optional_word("position_embedding_type", kPositions, kPositions[0]));
   BertConfig bert;  // BertConfig's defaults are those of bert-base-uncased
   const std::string chosen = hf_class(config, hf_bert_detail::kClasses);
   for (std::size_t i = 0; i < hf_bert_detail::kClasses.size(); ++i) {

@@ -24,12 +24,26 @@ std::string model_name(const std::string& path) {
   return stem == "config" && !folder.empty() ? folder : stem;
 }
 
+// Classifiers, reward models and bare models of the same architecture have another head, or none.
+void require_language_model(const Decoder& config) {
+  const std::vector<std::string> classes = config.list<std::string>("architectures");
+  if (classes.empty()) return;
+  for (const std::string_view head : {"ForCausalLM", "LMHeadModel", "ForConditionalGeneration"}) {
+    if (classes.front().ends_with(head)) return;
+  }
+  config.fail_at("architectures",
+                 fmt::format("{} has another head than the language model that is built of this "
+                             "model_type; leave the key out, or write a class that ends in "
+                             "ForCausalLM, to simulate that",
+                             tidemark::quoted_excerpt(classes.front())));
+}
+
 }  // namespace
 }  // namespace hf_config_detail
 
 std::span<const HfArchitecture> hf_architectures() {
   static constexpr std::array<HfArchitecture, 24> kArchitectures = {{
-      {.model_type = "bert", .build = build_hf_bert},
+      {.model_type = "bert", .build = build_hf_bert, .chooses_class = true},
       {.model_type = "deepseek_v2", .build = build_hf_deepseek},
       {.model_type = "deepseek_v3", .build = build_hf_deepseek},
       {.model_type = "falcon", .build = build_hf_falcon},
@@ -50,8 +64,8 @@ std::span<const HfArchitecture> hf_architectures() {
       {.model_type = "qwen2", .build = build_hf_qwen2},
       {.model_type = "qwen3", .build = build_hf_qwen3},
       {.model_type = "stablelm", .build = build_hf_stablelm},
-      {.model_type = "t5", .build = build_hf_t5},
-      {.model_type = "vit", .build = build_hf_vit, .reads_images = true},
+      {.model_type = "t5", .build = build_hf_t5, .chooses_class = true},
+      {.model_type = "vit", .build = build_hf_vit, .reads_images = true, .chooses_class = true},
       {.model_type = "whisper", .build = build_hf_whisper},
   }};
   return kArchitectures;
@@ -75,7 +89,10 @@ Graph import_hf_config(const Decoder& config, const std::string& name,
   const auto model_type = config.required<std::string>("model_type");
   std::vector<std::string> known;
   for (const HfArchitecture& architecture : hf_architectures()) {
-    if (architecture.model_type == model_type) return architecture.build(config, name, options);
+    if (architecture.model_type == model_type) {
+      if (!architecture.chooses_class) hf_config_detail::require_language_model(config);
+      return architecture.build(config, name, options);
+    }
     known.emplace_back(architecture.model_type);
   }
   config.fail_at("model_type",
@@ -97,6 +114,13 @@ std::int64_t hf_labels(const Decoder& config) {
     if (labels > 0) return labels;
   }
   return config.optional<std::int64_t>("num_labels", kDefaultLabels, up_to(kMaxVocabulary));
+}
+
+void refuse_cross_attention(const Decoder& config) {
+  if (!config.optional<bool>("add_cross_attention", false)) return;
+  config.fail_at("add_cross_attention",
+                 "the attention to an encoder's results is not modelled; write false to simulate "
+                 "the model without it");
 }
 
 std::string hf_class(const Decoder& config, std::span<const std::string_view> known) {

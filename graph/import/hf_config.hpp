@@ -31,6 +31,7 @@ struct HfArchitecture {
   std::string_view model_type;
   Graph (*build)(const Decoder& config, const std::string& name, const ModelOptions& options);
   bool reads_images = false;
+  bool chooses_class = false;  // builds several classes, by hf_class(); otherwise a language model
 };
 [[nodiscard]] std::span<const HfArchitecture> hf_architectures();
 
@@ -87,8 +88,14 @@ struct HfArchitecture {
 // Returns the number of classes of a classifier: as many as id2label has, else num_labels, else 2
 // as in transformers.
 [[nodiscard]] std::int64_t hf_labels(const Decoder& config);
+// Throws UserError for a decoder that reads an encoder's results: its blocks have a second
+// attention.
+void refuse_cross_attention(const Decoder& config);
 // Returns the class that `architectures` names; the first of `known` when the config has none.
 // Throws at the key when it is not known.
+// Throws UserError for a decoder that reads an encoder's results: its blocks have a second
+// attention.
+void refuse_cross_attention(const Decoder& config);
 [[nodiscard]] std::string hf_class(const Decoder& config, std::span<const std::string_view> known);
 
 // Returns the name in models/language.hpp ("new_gelu") of an activation that Hugging Face names

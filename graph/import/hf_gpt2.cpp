@@ -19,6 +19,7 @@ Graph build_hf_gpt2(const Decoder& config, const std::string& name, const ModelO
   gpt.heads = config.required<std::int64_t>("n_head", up_to(kMaxHeads));
   gpt.ffn = config.maybe<std::int64_t>("n_inner", up_to(kMaxWidth));
   gpt.activation = hf_activation(config, "activation_function", "gelu_new");
+  refuse_cross_attention(config);
   gpt.embedding_dropout = config.optional<double>("embd_pdrop", kDefaultDropout, between(0, 1));
   gpt.attention_dropout = config.optional<double>("attn_pdrop", kDefaultDropout, between(0, 1));
   gpt.residual_dropout = config.optional<double>("resid_pdrop", kDefaultDropout, between(0, 1));

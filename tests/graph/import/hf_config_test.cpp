@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "graph/core/document.hpp"
 #include "graph/core/errors.hpp"
@@ -185,6 +186,20 @@ TEST_SUITE("unit") {
           "config.json:4:20: architectures: 'BertForMultipleChoice' cannot be imported; known for "
           "this model_type are BertForMaskedLM, BertForSequenceClassification, "
           "BertForTokenClassification, BertForQuestionAnswering, BertModel");
+  }
+
+  TEST_CASE("a class with another head than the language model's is not taken for it") {
+    CHECK(import(with(kLlama, "architectures", "[\"LlamaForCausalLM\"]")).parameter_count() ==
+          import(std::string(kLlama)).parameter_count());
+    for (const char* name : {"LlamaForSequenceClassification", "LlamaModel", "Foo"}) {
+      const std::string error =
+          error_of(with(kLlama, "architectures", fmt::format("[\"{}\"]", name)));
+      CHECK(error.find("architectures: ") != std::string::npos);
+      CHECK(error.find("has another head") != std::string::npos);
+    }
+    const std::string gpt2 =
+        R"({"model_type": "gpt2", "vocab_size": 100, "n_embd": 64, "n_layer": 2, "n_head": 2, "n_positions": 64, "add_cross_attention": true})";
+    CHECK(error_of(gpt2).find("add_cross_attention: ") != std::string::npos);
   }
 
   TEST_CASE("a router sends every token to so many experts, evenly") {
