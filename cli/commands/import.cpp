@@ -1,6 +1,4 @@
 // tidemark import: turns another tool's training settings into a scenario.
-#include <cerrno>
-#include <cstdio>
 #include <filesystem>
 #include <system_error>
 
@@ -15,6 +13,7 @@
 #include "scenarios/import/import_settings.hpp"
 #include "scenarios/read/environment.hpp"
 #include "scenarios/results/document_json.hpp"
+#include "sim/memory/trace/text_file.hpp"
 #include "tidemark/version.hpp"
 
 namespace tidemark {
@@ -30,21 +29,18 @@ void shorten_path(Value& scenario, const std::string& output) {
     if (!entry.value.is_scalar() || !entry.value.scalar.starts_with('/')) continue;
     std::error_code error;
     const std::filesystem::path folder =
-        std::filesystem::absolute(output.empty() ? "x" : output, error).parent_path();
+        std::filesystem::absolute(output.empty() ? "x" : output, error)
+            .lexically_normal()
+            .parent_path();
     entry.value.scalar =
         std::filesystem::path(entry.value.scalar).lexically_proximate(folder).string();
   }
 }
 
 void write_file(const std::string& file, const std::string& text) {
-  std::FILE* out = std::fopen(file.c_str(), "wb");
-  if (out == nullptr) {
-    throw UserError({.file = file}, {},
-                    fmt::format("cannot be written: {}", std::generic_category().message(errno)));
-  }
-  const bool written = std::fwrite(text.data(), 1, text.size(), out) == text.size();
-  if (std::fclose(out) != 0 || !written)
-    throw UserError({.file = file}, {}, "cannot be written (is the disk full?)");
+  WholeFile written(file);
+  written.write(text);
+  written.commit();
 }
 
 nlohmann::ordered_json list_of(const std::vector<ImportedSetting>& settings,

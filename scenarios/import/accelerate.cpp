@@ -19,7 +19,6 @@ constexpr auto kWithoutEffect = std::to_array<std::string_view>({"compute_enviro
                                                                  "main_training_function",
                                                                  "main_process_ip",
                                                                  "main_process_port",
-                                                                 "num_machines",
                                                                  "rdzv_backend",
                                                                  "rdzv_endpoint",
                                                                  "same_network",
@@ -341,6 +340,12 @@ void import_accelerate(Settings& settings, ScenarioDraft& draft) {
   if (const auto processes = settings.integer("num_processes", at_least(1))) {
     draft.ranks = *processes;
     settings.becomes("num_processes", fmt::format("hardware.count: {}", *processes));
+  }
+  if (const auto machines = settings.integer("num_machines", at_least(1))) {
+    draft.machines = *machines;
+    draft.machines_location = settings.location("num_machines");
+    settings.becomes("num_machines",
+                     *machines == 1 ? "one host" : "hardware.node: the GPUs of each host");
   }
   const auto precision = settings.word("mixed_precision");
   if (precision == "bf16" || precision == "fp16") {

@@ -233,6 +233,7 @@ void import_batches(Settings& settings, ScenarioDraft& draft) {
   }
   if (const auto batch = settings.integer("batch_size", at_least(1))) {
     draft.global_batch = *batch;
+    draft.global_batch_location = settings.location("batch_size");
     settings.becomes("batch_size", "micro_batch x accumulate x hardware.count");
   }
   if (const auto length = settings.integer("sequence_len", at_least(1))) {

@@ -155,7 +155,7 @@ void import_type(Settings& settings, const std::string& type, ScenarioDraft& dra
   Settings group = settings.group(type);
   const bool enabled = group.flag("enabled").value_or(false);
   if (enabled) {
-    draft.low_precision = scalar_at(type, group, "enabled");
+    draft.set_low_precision(scalar_at(type == "bfloat16" ? "bf16" : type, group, "enabled"));
     group.becomes("enabled", fmt::format("training.precision: {}_mixed", type));
   } else if (group.has("enabled")) {
     group.without_effect("enabled", "off");
@@ -230,6 +230,7 @@ void import_batches(Settings& settings, ScenarioDraft& draft) {
   }
   if (const auto batch = settings.integer("train_batch_size", at_least(1))) {
     draft.global_batch = *batch;
+    draft.global_batch_location = settings.location("train_batch_size");
     settings.becomes("train_batch_size", "micro_batch x accumulate x hardware.count");
   }
 }
@@ -244,7 +245,6 @@ void import_deepspeed(Settings& settings, ScenarioDraft& draft) {
   import_deepspeed_detail::import_type(settings, "bf16", draft);
   import_deepspeed_detail::import_type(settings, "bfloat16", draft);
   import_deepspeed_detail::import_type(settings, "fp16", draft);
-  if (draft.low_precision.scalar == "bfloat16") draft.low_precision.scalar = "bf16";
   import_deepspeed_detail::import_optimizer_group(settings, draft);
   if (const auto norm = settings.number("gradient_clipping", at_least(0))) {
     if (*norm > 0) {

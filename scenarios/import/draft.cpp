@@ -1,10 +1,13 @@
 #include "scenarios/import/draft.hpp"
 
+#include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "graph/core/errors.hpp"
 #include "scenarios/read/short_form.hpp"
 
 namespace tidemark {
@@ -120,25 +123,36 @@ void complete_precision(ScenarioDraft& draft) {
   }
 }
 
-// A step's samples are micro-batch x accumulation x GPUs: two of them give the third.
+// A step's samples are micro-batch x accumulation x GPUs: what is not said follows, by the rules of
+// DeepSpeed's _set_batch_related_parameters. Where both others are given, the GPUs follow.
 void complete_batch(ScenarioDraft& draft) {
   const std::int64_t global_batch = draft.global_batch;
   if (global_batch == 0) return;
-  const Value* accumulate = draft.training.find("accumulate");
-  const Value* given = draft.training.find("micro_batch");
-  const std::int64_t micro_batch = given == nullptr ? 1 : std::stoll(given->scalar);
-  if (accumulate != nullptr) {
-    const std::int64_t rank_batch = micro_batch * std::stoll(accumulate->scalar);
-    if (draft.ranks == 0 && global_batch % rank_batch == 0) draft.ranks = global_batch / rank_batch;
+  const auto number = [&](const char* key) -> std::optional<std::int64_t> {
+    const Value* value = draft.training.find(key);
+    if (value == nullptr) return std::nullopt;
+    return std::stoll(value->scalar);
+  };
+  const std::optional<std::int64_t> given = number("micro_batch");
+  const std::optional<std::int64_t> accumulate = number("accumulate");
+  if (draft.ranks == 0 && given && accumulate && global_batch % (*given * *accumulate) == 0) {
+    draft.ranks = global_batch / (*given * *accumulate);
     return;
   }
-  const std::int64_t gpus = draft.ranks == 0 ? 1 : draft.ranks;
-  if (given == nullptr && global_batch % gpus == 0) {
-    draft.set_training("micro_batch", scalar_at(fmt::to_string(global_batch / gpus), Location{}));
-  } else if (global_batch % (micro_batch * gpus) == 0) {
-    draft.set_training("accumulate",
-                       scalar_at(fmt::to_string(global_batch / (micro_batch * gpus)), Location{}));
+  const std::int64_t gpus = std::max<std::int64_t>(draft.ranks, 1);
+  const std::int64_t times = accumulate ? *accumulate : given ? global_batch / (*given * gpus) : 1;
+  const std::int64_t micro_batch = given ? *given : global_batch / (times * gpus);
+  if (times < 1 || micro_batch * times * gpus != global_batch) {
+    const std::string other = given ? fmt::format("micro-batches of {}", *given) : "micro-batches";
+    throw UserError(draft.global_batch_location, "",
+                    fmt::format("{} samples a step cannot be divided into {} on {} GPU{}{}; write "
+                                "numbers that fit together, or --count",
+                                global_batch, other, gpus, gpus == 1 ? "" : "s",
+                                accumulate ? fmt::format(", {} at a time", *accumulate) : ""));
   }
+  if (!given) draft.set_training("micro_batch", scalar_at(fmt::to_string(micro_batch), Location{}));
+  if (given && !accumulate)
+    draft.set_training("accumulate", scalar_at(fmt::to_string(times), Location{}));
 }
 
 }  // namespace
@@ -149,6 +163,24 @@ void ScenarioDraft::complete() {
   draft_detail::complete_batch(*this);
   draft_detail::complete_offload(*this);
   if (ranks > 1) set_entry(hardware, "count", {}, scalar_at(fmt::to_string(ranks), Location{}));
+  if (machines == 1 || ranks <= 1) return;
+  if (ranks % machines != 0) {
+    throw UserError(machines_location, "",
+                    fmt::format("{} GPUs cannot be divided among {} machines", ranks, machines));
+  }
+  set_entry(hardware, "node", machines_location,
+            scalar_at(fmt::to_string(ranks / machines), machines_location));
+}
+
+void ScenarioDraft::set_low_precision(Value type) {
+  const bool of_training = !low_precision.is_null() && !low_model && !low_frozen;
+  if (of_training && low_precision.scalar != type.scalar) {
+    throw UserError(type.location, "",
+                    fmt::format("{} contradicts {}, which is asked for as well; leave one of them "
+                                "on",
+                                type.scalar, low_precision.scalar));
+  }
+  low_precision = std::move(type);
 }
 
 Value scalar_at(std::string text, const Settings& settings, std::string_view key) {

@@ -30,9 +30,14 @@ struct ScenarioDraft {
   std::int64_t ranks = 0;         // number of GPUs; 0: not said
   std::int64_t hidden_size = 0;   // hidden size of the model; 0: not known
   std::int64_t global_batch = 0;  // samples of a step on all GPUs; 0: not said
+  Location global_batch_location;
+  std::int64_t machines = 1;  // hosts that the GPUs are divided among
+  Location machines_location;
 
   ScenarioDraft();
   void set_training(const std::string& key, Value value);
+  // Sets the type of training. Throws UserError where another setting asked for another one.
+  void set_low_precision(Value type);
   // Returns the parameters of a policy, which is listed where it is not yet.
   Value& policy(const std::string& name, const Location& location);
   [[nodiscard]] bool has_policy(std::string_view name) const;

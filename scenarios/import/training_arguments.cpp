@@ -101,7 +101,7 @@ void import_precision(Settings& settings, ScenarioDraft& draft) {
   for (const char* key : {"bf16", "fp16"}) {
     const auto given = settings.flag(key);
     if (given && *given) {
-      draft.low_precision = scalar_at(key, settings, key);
+      draft.set_low_precision(scalar_at(key, settings, key));
       settings.becomes(key, fmt::format("training.precision: {}", key));
     } else if (given) {
       settings.without_effect(key, "off");

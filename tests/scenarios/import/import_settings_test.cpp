@@ -288,6 +288,23 @@ TEST_SUITE("unit") {
           R"([{"zero": {"stage": 1}}, {"tensor_parallel": {"size": 4}}])");
   }
 
+  TEST_CASE(
+      "a step's samples, what is accumulated and the hosts of the GPUs follow from each other") {
+    const ImportedScenario machines =
+        read("distributed_type: FSDP\nnum_machines: 4\nnum_processes: 16\n", "f.yaml");
+    CHECK(as_json(*machines.scenario.find("hardware")) ==
+          R"({"gpu": "a100-sxm-80gb", "count": 16, "node": 4})");
+    const auto batches = [](const std::string& text) {
+      return training(
+          read("zero_optimization: {stage: 1}\ntrain_batch_size: 64\n" + text, "f.yaml"));
+    };
+    CHECK(batches("gradient_accumulation_steps: 4\n") ==
+          R"({"accumulate": 4, "precision": "fp32", "micro_batch": 16})");
+    CHECK(batches("train_micro_batch_size_per_gpu: 4\n") ==
+          R"({"micro_batch": 4, "precision": "fp32", "accumulate": 16})");
+    CHECK(batches("") == R"({"precision": "fp32", "micro_batch": 64})");
+  }
+
   TEST_CASE("mistakes in an imported file name its line, column and key") {
     const auto refused = [](const std::string& text, const std::string& reason) {
       CAPTURE(text);
@@ -303,6 +320,16 @@ TEST_SUITE("unit") {
     refused("base_model: m\nadapter: lora\nload_in_4bit: true\nload_in_8bit: true\n",
             "load_in_4bit and load_in_8bit are both set");
     refused("colour: red\n", "none of the keys");
+    // 64 samples are not 3 x 8; 60 have no whole third of 8; one GPU takes 4 x 2 = 8 of 7.
+    const std::string zero = "zero_optimization: {stage: 1}\ngradient_accumulation_steps: ";
+    refused(zero + "3\ntrain_batch_size: 64\n", "f.yaml:3:1: 64 samples a step cannot be divided");
+    refused(zero + "2\ntrain_micro_batch_size_per_gpu: 4\ntrain_batch_size: 7\n",
+            "7 samples a step cannot be divided into micro-batches of 4");
+    refused("zero_optimization: {stage: 1}\nbf16: {enabled: true}\nfp16: {enabled: true}\n",
+            "fp16 contradicts bf16");
+    refused("output_dir: o\nbf16: true\nfp16: true\n", "f.yaml:3:7: fp16 contradicts bf16");
+    refused("distributed_type: FSDP\nnum_machines: 3\nnum_processes: 16\n",
+            "f.yaml:2:1: 16 GPUs cannot be divided among 3 machines");
     refused("{model: gpt2, hardware: h100}", "is a scenario already");
     refused("[1, 2]", "expected a mapping");
   }
