@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <map>
 #include <sstream>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "graph/core/document.hpp"
+#include "graph/core/errors.hpp"
+#include "graph/core/paths.hpp"
 
 namespace tidemark {
 namespace pipeline_table_detail {
@@ -160,6 +163,12 @@ class TableReader {
                           rank, chunk, name_of(kind)));
         }
         const std::vector<int> weights = order_of(rank, chunk, PartKind::kBackwardWeight);
+        if (weights.empty() != order_of(0, 0, PartKind::kBackwardWeight).empty()) {
+          fail(fmt::format(
+              "rank {}, chunk {} takes the weight gradients {}, unlike rank 0, chunk 0; "
+              "all do so in one way",
+              rank, chunk, weights.empty() ? "with its backwards" : "apart"));
+        }
         if (weights.empty() || weights == order_of(rank, chunk, PartKind::kBackward)) continue;
         fail(
             fmt::format("rank {}, chunk {} takes the weight gradients in another order than the "
@@ -188,8 +197,8 @@ class TableReader {
 
 PipelineTable read_pipeline_table(const std::string& file, int ranks, const Location& named_at,
                                   const std::string& path) {
-  std::ifstream in(file);
-  if (!in) throw UserError(named_at, path, fmt::format("cannot read '{}'", file));
+  if (!is_file(file)) throw UserError(named_at, path, fmt::format("cannot read '{}'", file));
+  std::istringstream in(read_text_file(file));
   return pipeline_table_detail::TableReader(file, ranks).read(in);
 }
 

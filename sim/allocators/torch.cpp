@@ -59,12 +59,16 @@ AddressLayout layout_of(const TorchRecorder& recorder, const MemoryTimeline& tim
         while (found < timeline.points.size() &&
                timeline.points[found].allocation != entry.allocation)
           ++found;
-        if (found == timeline.points.size()) {
-          // Under eviction a run that fails may give back what the timeline has no points of.
-          if (entry.action != TorchTraceAction::kAlloc) break;
+        // Under eviction a block may be given back without a point of the timeline: the next one is
+        // that of its next allocation.
+        const bool allocates = entry.action == TorchTraceAction::kAlloc;
+        const bool there =
+            found < timeline.points.size() && (timeline.points[found].sign > 0) == allocates;
+        if (!there) {
+          if (!allocates) break;
           throw InternalError("the allocator's trace and the timeline are not of the same run");
         }
-        if (entry.action == TorchTraceAction::kAlloc) layout.addresses.push_back(entry.address);
+        if (allocates) layout.addresses.push_back(entry.address);
         point = found + 1;
       }
     }

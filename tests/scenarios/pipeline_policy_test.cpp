@@ -305,6 +305,10 @@ TEST_SUITE("unit") {
     const std::string wrong = folder.write("wrong.csv", "rank,order\n0,F0 B0\n1,F0 F0 B0\n");
     CHECK(refused(text(wrong)).find("wrong.csv:3:1: rank 1 runs micro-batch 0 of chunk 0 out of") !=
           std::string::npos);
+    const std::string mixed = folder.write("mixed.csv", "rank,order\n0,F0 B0 W0\n1,F0 B0\n");
+    CHECK(
+        refused(text(mixed)).find("takes the weight gradients with its backwards, unlike rank 0") !=
+        std::string::npos);
   }
 
   TEST_CASE("a stage that runs out of memory is named, and the document comes back whole") {
