@@ -20,6 +20,7 @@
 #include "cli/text/points_table.hpp"
 #include "cli/text/published.hpp"
 #include "graph/core/errors.hpp"
+#include "graph/core/paths.hpp"
 #include "plots/report/html_report.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
@@ -202,12 +203,20 @@ int SweepCommand::execute(const Console& console) const {
   JournalPoints journals = journal_points(folder, sweep);
   for (const std::string& damage : journals.damage)
     print_warning(console, fmt::format("{}; what was in it is simulated again", damage));
+  const std::string path = SweepJournal::path_of(folder, part);
+  const bool keeps_earlier = journals.others > 0 && is_file(path);
+  if (keeps_earlier) {
+    print_warning(
+        console, fmt::format("{} has {} finished points of another sweep; their journal is {} from "
+                             "now on, by which that sweep can go on in a folder of its own",
+                             folder, journals.others, SweepJournal::earlier_of(path)));
+  }
   KnownPoints& known = journals.known;
   sweep_detail::forget_points(*this, console, known);
   std::vector<bool> wanted = sweep.of_shard;
   for (const auto& [i, point] : known)
     wanted[i] = false;
-  SweepJournal journal(folder, sweep, part, known);
+  SweepJournal journal(folder, sweep, part, known, keeps_earlier);
   ReportFiles files = sweep_detail::sweep_files(part.count == 1 ? folder : "",
                                                 input.reproduce(kName, plots.words()));
   files.plots = requests;

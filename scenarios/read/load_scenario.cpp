@@ -24,6 +24,24 @@ void make_absolute(Value& path, const fs::path& folder) {
   path.scalar = absolute_path(folder / path.scalar).string();
 }
 
+void resolve_path(std::string_view key, Value& value, const fs::path& folder);
+
+// A pipeline's table of a schedule and the model of a distillation's teacher are files.
+void resolve_policy(const std::string& name, Value& parameters, const fs::path& folder) {
+  if (Value* schedule = parameters.find("schedule"); name == "pipeline" && schedule != nullptr) {
+    if (Value* table = schedule->find("table")) make_absolute(*table, folder);
+  }
+  Value* teacher = parameters.find("teacher");
+  if (name == "distill" && teacher != nullptr) resolve_path("model", *teacher, folder);
+}
+
+void resolve_policies(Value& list, const fs::path& folder) {
+  for (Value& item : list.items)
+    resolve_policies(item, folder);
+  for (Value::Entry& entry : list.entries)
+    resolve_policy(entry.key, entry.value, folder);
+}
+
 // Makes the path in the value of `key` absolute.
 void resolve_path(std::string_view key, Value& value, const fs::path& folder) {
   const auto resolve_child = [&](std::string_view child) {
@@ -44,6 +62,7 @@ void resolve_path(std::string_view key, Value& value, const fs::path& folder) {
     is_path = is_profile_path(value.scalar);
     resolve_child("gpu");
   }
+  if (key == "policies") resolve_policies(value, folder);
   // Each turn may have a model of its own.
   if (key == "training") resolve_child("turns");
   if (key == "training.turns") {

@@ -59,6 +59,7 @@ void read_breakdown(const nlohmann::ordered_json& json, PointResult& point) {
   breakdown_json_detail::read_bounds(json.at("bound"), breakdown.all);
   breakdown.all.flops = Flops(json.at("flops").get<double>());
   breakdown.all.bytes = Bytes(json.at("bytes").get<std::int64_t>());
+  point.model_flops_utilization = json.at("model_flops_utilization");
   point.hardware_flops_utilization = json.at("hardware_flops_utilization");
   for (const auto& entry : json.at("classes")) {
     const std::string name = entry.at("name");

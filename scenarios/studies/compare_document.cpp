@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "graph/core/csv.hpp"
 #include "scenarios/results/document_json.hpp"
 #include "scenarios/results/result_document.hpp"
-#include "sim/result/csv.hpp"
 
 namespace tidemark {
 namespace compare_document_detail {

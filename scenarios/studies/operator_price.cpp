@@ -1,11 +1,12 @@
 #include "scenarios/studies/operator_price.hpp"
 
 #include <algorithm>
-#include <fstream>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "graph/core/document.hpp"
 #include "graph/core/errors.hpp"
 #include "graph/ir/convolutions.hpp"
 #include "hwprofiles/cost_model.hpp"
@@ -106,8 +107,7 @@ std::vector<OperatorPrice> price_operator(const OperatorText& op, const DevicePr
 }
 
 std::vector<OperatorText> read_operator_table(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw UserError({.file = path}, {}, "cannot be read");
+  std::istringstream file(read_text_file(path));
   std::vector<OperatorText> operators;
   std::size_t column = 0;
   std::string line;

@@ -26,6 +26,18 @@ PointKeys::PointKeys(const Environment& environment, std::span<const std::string
   common_ = std::string(kVersion) + '\n';
   for (const std::string& plugin : plugins)
     common_ += content_of(plugin) + '\n';
+  // Names of profiles and networks have short forms, and profiles name one another: points depend
+  // on all that their folders have.
+  for (const std::string& folder : environment.profile_folders) {
+    add_folder(folder);
+    add_folder(folder + "/networks");
+  }
+}
+
+void PointKeys::add_folder(const std::string& folder) {
+  for (const std::string& name : names_in_folder(folder)) {
+    if (name.ends_with(".yaml")) common_ += name + ':' + content_of(folder + '/' + name) + '\n';
+  }
 }
 
 std::string PointKeys::key(const PointDocument& point, const std::string& previous) {
@@ -64,27 +76,20 @@ std::string PointKeys::text_of(const Value& value) {
 std::string PointKeys::scalar(const Value& value) {
   const std::string& text = value.scalar;
   if (std::string content = content_of(text); !content.empty()) return content;
-  const std::string profile = profile_of(text);
-  return fmt::format("{}:{}", text.size(), text) + (profile.empty() ? "" : '@' + profile);
-}
-
-std::string PointKeys::profile_of(const std::string& name) {
-  for (const std::string& folder : environment_.profile_folders) {
-    const std::string& content = content_of(fmt::format("{}/{}.yaml", folder, name));
-    if (!content.empty()) return content;
-  }
-  return {};
+  return fmt::format("{}:{}", text.size(), text);
 }
 
 std::string PointKeys::base_of(const std::string& path) {
   if (!path.ends_with(".yaml") && !path.ends_with(".yml")) return {};
   try {
     const Value profile = read_document(path);
-    const Value* base = profile.find("extends");
-    if (base == nullptr || !base->is_scalar()) return {};
-    const std::string& beside =
-        content_of((std::filesystem::path(path).parent_path() / base->scalar).string());
-    return !beside.empty() ? beside : profile_of(base->scalar);
+    std::string bases;
+    for (const char* key : {"extends", "like"}) {
+      const Value* base = profile.find(key);
+      if (base == nullptr || !base->is_scalar()) continue;
+      bases += content_of((std::filesystem::path(path).parent_path() / base->scalar).string());
+    }
+    return bases;
   } catch (const UserError&) {  // reported elsewhere
     return {};
   }

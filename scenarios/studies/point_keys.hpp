@@ -25,18 +25,18 @@ class PointKeys {
 
  private:
   std::string text_of(const Value& value);
-  // Returns the content of a file; else the text, and the profile of that name if there is one.
+  // Adds the profiles or networks of a folder to common_.
+  void add_folder(const std::string& folder);
+  // Returns the content of a file; else the text.
   std::string scalar(const Value& value);
-  // Returns the profile's digest; empty if there is no profile of that name.
-  std::string profile_of(const std::string& name);
-  // Returns the digest of what a profile extends, by its path or its name; empty if it extends
-  // nothing.
+  // Returns the digest of the files that a profile extends or is like; empty if there are none.
   std::string base_of(const std::string& path);
   // Returns a file's digest with that of what it extends; empty if there is no such file.
   const std::string& content_of(const std::string& path);
 
   const Environment& environment_;
-  std::string common_;  // text on which all points depend: the version and the plug-ins
+  // Text on which all points depend: the version, the plug-ins, profiles and networks.
+  std::string common_;
   std::map<std::string, std::string> contents_;
   std::size_t depth_ = 0;  // files that extend the one that is being read
 };

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <system_error>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -191,10 +192,12 @@ SweepIdentity sweep_identity(const Value& document, const Environment& environme
 
 JournalPoints journal_points(const std::string& folder, const SweepIdentity& sweep) {
   JournalPoints points;
+  const std::unordered_set<std::string_view> of_sweep(sweep.keys.begin(), sweep.keys.end());
   std::unordered_map<std::string, PointResult> by_key;
   for (sweep_journal_detail::Journal& journal : sweep_journal_detail::journals_of(folder)) {
     if (!journal.damage.empty()) points.damage.push_back(journal.damage);
     for (sweep_journal_detail::Journal::Entry& entry : journal.entries) {
+      if (!of_sweep.contains(entry.key)) ++points.others;
       if (entry.result.status != PointStatus::kError)
         by_key.insert_or_assign(entry.key, std::move(entry.result));
     }
@@ -208,10 +211,13 @@ JournalPoints journal_points(const std::string& folder, const SweepIdentity& swe
   return points;
 }
 
+std::string SweepJournal::path_of(const std::string& folder, const Shard& shard) {
+  return (std::filesystem::path(folder) / sweep_journal_detail::file_name(shard)).string();
+}
+
 SweepJournal::SweepJournal(const std::string& folder, const SweepIdentity& sweep,
-                           const Shard& shard, const KnownPoints& known)
-    : path_((std::filesystem::path(folder) / sweep_journal_detail::file_name(shard)).string()),
-      sweep_(sweep) {
+                           const Shard& shard, const KnownPoints& known, bool keeps_earlier)
+    : path_(path_of(folder, shard)), sweep_(sweep) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   // The old file stays until the new one has the points that both share.
@@ -227,6 +233,7 @@ SweepJournal::SweepJournal(const std::string& folder, const SweepIdentity& sweep
     std::filesystem::remove(fresh, error);
     sweep_journal_detail::fail(path_, "cannot be written (is the disk full?)");
   }
+  if (keeps_earlier) std::filesystem::rename(path_, earlier_of(path_), error);
   std::filesystem::rename(fresh, path_, error);
   if (error)
     sweep_journal_detail::fail(path_, fmt::format("cannot be written: {}", error.message()));

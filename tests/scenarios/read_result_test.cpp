@@ -29,6 +29,14 @@ constexpr const char* kSweeps[] = {
     "[[offload_activations], "
     "[eviction: {heuristic: dtr_eq, budget: 3GiB}], [eviction: {heuristic: lru, budget: 2GiB, "
     "thrash_factor: 1.01}]]}}}",
+    "{model: {preset: gpt, layers: 4, width: 64, heads: 2, vocab: 256}, hardware: {gpu: "
+    "h100-sxm-80gb, count: 4}, training: {accumulate: 4}, sweep: {matrix: {policies: [[pipeline: "
+    "{size: 2}], [pipeline: {size: 4}, checkpoint_every: {period: 1}], [tensor_parallel: {size: "
+    "2}, "
+    "zero: {stage: 2}]]}}}",
+    "{model: {preset: gpt, layers: 2, width: 64, heads: 2, vocab: 256}, hardware: h100-sxm-80gb, "
+    "sweep: {matrix: {training.mode: [forward, train], training.hold_output: [\"true\"], "
+    "training.hold_output_until: [end_of_step, next_output]}}}",
 };
 
 std::string csv_of(std::span<const PointResult> points) {
