@@ -1,5 +1,8 @@
 // tidemark: the command line. Catches what is thrown and turns it into exit codes.
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <new>
 #include <optional>
@@ -9,7 +12,9 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "cli/commands/calibrate.hpp"
 #include "cli/commands/command.hpp"
@@ -154,12 +159,41 @@ int run_command_line(std::vector<std::string> arguments, const Console& console)
   return execute(commands, console);
 }
 
+constexpr const char* kTooLittleMemory =
+    "this machine has too little memory for the simulation; try a smaller model, fewer "
+    "training.steps or fewer threads (-j)";
+
+// Gives the standard streams that the caller has closed to nothing: the next files that are opened
+// would take their numbers, and what is printed would go into them. Writing fails as before.
+void occupy_standard_streams() {
+  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
+    if (fcntl(stream, F_GETFD) != -1 || errno != EBADF) continue;
+    static_cast<void>(open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY));
+  }
+}
+
+// Memory can run out where nothing may be thrown, as in a destructor that allocates.
+[[noreturn]] void terminate() {
+  if (const std::exception_ptr thrown = std::current_exception()) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const std::bad_alloc&) {
+      std::fprintf(stderr, "tidemark: error: %s\n", kTooLittleMemory);
+      std::_Exit(kExitInternal);
+    } catch (...) {
+    }
+  }
+  std::abort();
+}
+
 }  // namespace
 }  // namespace main_detail
 }  // namespace tidemark
 
 int main(int argc, char** argv) {
   using namespace tidemark;  // NOLINT(google-build-using-namespace)
+  main_detail::occupy_standard_streams();
+  std::set_terminate(main_detail::terminate);
   keep_freed_memory();
   std::optional<Console> console;
   try {
@@ -170,9 +204,7 @@ int main(int argc, char** argv) {
     print_error(console.value_or(Console()), error.what());
     return kExitBadInput;
   } catch (const std::bad_alloc&) {
-    print_error(console.value_or(Console()),
-                "this machine has too little memory for the simulation; try a smaller model, fewer "
-                "training.steps or fewer threads (-j)");
+    print_error(console.value_or(Console()), main_detail::kTooLittleMemory);
   } catch (const std::exception& error) {
     print_error(console.value_or(Console()),
                 fmt::format("internal error: {}\nThis is a fault of Tidemark, not of your input; "

@@ -8,10 +8,10 @@
 
 #include <fmt/format.h>
 
+#include "graph/core/csv.hpp"
 #include "plots/address_offsets.hpp"
 #include "plots/role_style.hpp"
 #include "plots/trace_model.hpp"
-#include "sim/result/csv.hpp"
 
 namespace tidemark {
 namespace address_figure_detail {

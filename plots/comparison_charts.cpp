@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "sim/result/csv.hpp"
+#include "graph/core/csv.hpp"
 
 namespace tidemark {
 namespace comparison_charts_detail {

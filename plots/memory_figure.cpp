@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
+#include "graph/core/csv.hpp"
 #include "graph/core/units.hpp"
 #include "plots/role_style.hpp"
-#include "sim/result/csv.hpp"
 
 namespace tidemark {
 namespace memory_figure_detail {

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "sim/result/csv.hpp"
+#include "graph/core/csv.hpp"
 
 namespace tidemark {
 namespace timeline_csv_detail {

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/option_values.hpp"
+#include "cli/text/json_text.hpp"
 #include "cli/text/measured_report.hpp"
 #include "graph/core/errors.hpp"
 #include "graph/core/paths.hpp"
@@ -192,12 +193,18 @@ int CalibrateCommand::execute(const Console& console) const {
     if (identity_of_path(file) != identity_of_path(output)) continue;
     throw UserError(fmt::format("--output: {} is one of the tables of measurements", output));
   }
+  if (is_file(profile) && identity_of_path(profile) == identity_of_path(output)) {
+    throw UserError(
+        fmt::format("--output: {} is the profile that is calibrated, which the new one "
+                    "extends; write to another file",
+                    output));
+  }
   WholeFile written(output);
   const Calibration calibration = calibrate(device, read, gpu_names(environment), options);
   written.write(calibrated_profile(calibration, calibrate_detail::base_name(profile, output)));
   written.commit();
   if (json) {
-    print(calibrate_detail::document(calibration, output).dump(2) + '\n');
+    print(json_text(calibrate_detail::document(calibration, output)) + '\n');
   } else {
     print(calibrate_detail::report(calibration, console));
     print_note("wrote " + output);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/command.hpp"
+#include "cli/text/json_text.hpp"
 #include "cli/text/wording.hpp"
 #include "graph/analysis/dependency_graph.hpp"
 #include "graph/core/errors.hpp"
@@ -101,11 +102,10 @@ std::string cost_graph_json(const CostGraph& result) {
     if (node.block != kNoBlock) json["block"] = node.block;
     if (node.off_main_path) json["aside"] = true;
     if (node.part) json["part"] = true;
-    nodes += (nodes.empty() ? "\n  " : ",\n  ") +
-             json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    nodes += (nodes.empty() ? "\n  " : ",\n  ") + json_text(json, -1);
   }
   return fmt::format("{{\"name\": {}, \"fixed_bytes\": {}, \"nodes\": [{}\n]}}",
-                     Json(result.name).dump(), result.fixed_bytes.count, nodes);
+                     json_text(Json(result.name), -1), result.fixed_bytes.count, nodes);
 }
 
 Bytes created_by(const TrainingGraph& graph, OperatorId id) {

@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 
@@ -13,11 +12,12 @@
 
 #include "cli/commands/command.hpp"
 #include "cli/commands/option_values.hpp"
-#include "cli/output/output_folder.hpp"
 #include "cli/text/wording.hpp"
 #include "graph/core/document.hpp"
 #include "graph/core/errors.hpp"
+#include "graph/core/paths.hpp"
 #include "sim/memory/packing/buffers_csv.hpp"
+#include "sim/memory/trace/text_file.hpp"
 #include "tidemark/version.hpp"
 
 namespace tidemark {
@@ -26,28 +26,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The solution's file, opened before the search so that no search is in vain.
-struct SolutionFile {
-  std::unique_ptr<OutputFolder> folder;
-  std::ofstream* stream = nullptr;
-
-  explicit SolutionFile(const std::string& name) {
-    if (name.empty()) return;
-    const fs::path path(name);
-    std::error_code error;
-    if (!path.has_filename() || fs::is_directory(path, error)) {
-      throw UserError({.file = name}, {}, "is a folder; --out takes a file");
-    }
-    const fs::path parent = path.has_parent_path() ? path.parent_path() : fs::path(".");
-    folder = std::make_unique<OutputFolder>(parent.string());
-    stream = &folder->add(path.filename().string());
+// Opens the solution's file before the search, so that no search is in vain; null without a name.
+std::unique_ptr<WholeFile> open_solution(const std::string& name, const std::string& buffers) {
+  if (name.empty()) return nullptr;
+  if (identity_of_path(name) == identity_of_path(buffers)) {
+    throw UserError({.file = name}, {}, "is the table of buffers itself; --out takes another file");
   }
-  void write(const std::string& text) const {
-    if (stream == nullptr) return;
-    *stream << text;
-    folder->commit();
-  }
-};
+  const fs::path parent = fs::path(name).parent_path();
+  std::error_code error;
+  if (!parent.empty()) fs::create_directories(parent, error);  // the file says what is wrong
+  return std::make_unique<WholeFile>(name);
+}
 
 // Returns "unknown" for a height above the capacity that is not proven: a packing may or may not
 // fit.
@@ -109,7 +98,7 @@ int PackCommand::execute(const Console& console) const {
   PackOptions options{.capacity = limit,
                       .time_limit = parse_option("time-limit", time_limit, parse_duration)};
   const NamedProblem named = parse_buffers(read_text_file(buffers), buffers);
-  const pack_detail::SolutionFile solution(out);
+  const std::unique_ptr<WholeFile> solution = pack_detail::open_solution(out, buffers);
   const auto begin = std::chrono::steady_clock::now();
   const PackResult result = [&] {
     const Waiting waiting(console, "packing", options.time_limit);
@@ -119,7 +108,10 @@ int PackCommand::execute(const Console& console) const {
   if (const auto fault = packing_fault(named.problem, result.packing)) {
     throw InternalError(fmt::format("the packing of {} is not valid: {}", buffers, *fault));
   }
-  solution.write(solution_csv(named, result.packing));
+  if (solution) {
+    solution->write(solution_csv(named, result.packing));
+    solution->commit();
+  }
   if (json) {
     nlohmann::ordered_json document{{"tidemark", kVersion},
                                     {"status", pack_detail::status_of(result, limit)},

@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/option_values.hpp"
+#include "cli/text/json_text.hpp"
 #include "cli/text/wording.hpp"
 #include "graph/core/decoder.hpp"
 #include "graph/core/document.hpp"
@@ -312,7 +313,7 @@ int PlanCommand::execute(const Console& console) const {
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   const plan_detail::Answer answer{planned.costs, problem,         request,      result,
                                    policy_name,   seconds.count(), planned.timed};
-  print(json ? plan_detail::document_of(answer).dump() + '\n'
+  print(json ? json_text(plan_detail::document_of(answer), -1) + '\n'
              : plan_detail::summary(answer, planned.costs.name));
   return has_schedule(result.status) ? kExitFits : kExitDoesNotFit;
 }

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/text/json_text.hpp"
 #include "cli/text/wording.hpp"
 #include "graph/core/errors.hpp"
 #include "plots/role_style.hpp"
@@ -97,7 +98,7 @@ int PriceCommand::execute(const Console& console) const {
     std::vector<OperatorPrice> kernels = price_operator(op, device);
     std::move(kernels.begin(), kernels.end(), std::back_inserter(prices));
   }
-  print(json ? prices_json(prices, device).dump(2) + '\n'
+  print(json ? json_text(prices_json(prices, device)) + '\n'
              : price_detail::table_of(prices, device, console));
   return kExitFits;
 }

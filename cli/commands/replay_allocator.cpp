@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/option_values.hpp"
+#include "cli/text/json_text.hpp"
 #include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
 #include "graph/core/units.hpp"
@@ -243,10 +244,10 @@ int ReplayAllocatorCommand::execute(const Console& /*console*/) const {
   WholeFile* const answers = rows ? &*rows : nullptr;
   const ReplayResult result = snapshot ? replay_snapshot(trace, chosen, options, answers)
                                        : replay_trace(trace, options, answers);
-  if (segments) segments->write(replay_allocator_detail::layout_of(result).dump() + '\n');
+  if (segments) segments->write(json_text(replay_allocator_detail::layout_of(result), -1) + '\n');
   if (rows) rows->commit();
   if (segments) segments->commit();
-  print(json ? replay_allocator_detail::document_of(result, *this, options).dump(2) + '\n'
+  print(json ? json_text(replay_allocator_detail::document_of(result, *this, options)) + '\n'
              : replay_allocator_detail::table_of(result));
   return kExitFits;
 }

@@ -10,6 +10,7 @@
 
 #include "cli/commands/option_values.hpp"
 #include "cli/commands/replay_allocator.hpp"
+#include "cli/text/json_text.hpp"
 #include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
 #include "graph/core/units.hpp"
@@ -140,7 +141,7 @@ Example:
 int ReplayEvictionCommand::execute(const Console& /*console*/) const {
   const EvictionOptions options = replay_eviction_detail::options_of(*this);
   const EvictionResult result = replay_eviction(read_eviction_log(log), options);
-  print(json ? replay_eviction_detail::document_of(result).dump(2) + '\n'
+  print(json ? json_text(replay_eviction_detail::document_of(result)) + '\n'
              : replay_eviction_detail::table_of(result, options));
   return kExitFits;
 }

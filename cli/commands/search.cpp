@@ -10,6 +10,7 @@
 
 #include "cli/commands/command.hpp"
 #include "cli/output/reports.hpp"
+#include "cli/text/json_text.hpp"
 #include "cli/text/points_table.hpp"
 #include "cli/text/search_words.hpp"
 #include "plots/table.hpp"
@@ -63,9 +64,7 @@ int SearchCommand::execute(const Console& console) const {
          .finished = {}});
   }
   if (json) {
-    print(search_document(found).dump(2, ' ', false,
-                                      nlohmann::ordered_json::error_handler_t::replace) +
-          '\n');
+    print(json_text(search_document(found)) + '\n');
   } else {
     const std::size_t width = console.terminal ? console.width : 0;
     std::vector<PointResult> best;

@@ -11,6 +11,7 @@
 #include "cli/commands/option_values.hpp"
 #include "cli/output/output_folder.hpp"
 #include "cli/output/validation_files.hpp"
+#include "cli/text/json_text.hpp"
 #include "cli/text/measured_report.hpp"
 #include "graph/core/errors.hpp"
 #include "hwprofiles/calibrate/validated.hpp"
@@ -176,7 +177,7 @@ int ValidateCommand::execute(const Console& console) const {
     for (const std::string& file : written->written())
       print_note("wrote " + file);
   }
-  print(json ? validate_detail::document(validation).dump(2) + '\n'
+  print(json ? json_text(validate_detail::document(validation)) + '\n'
              : validate_detail::report(validation, top, console));
   // Where no row could be used, nothing was validated.
   return validation.rows.empty() ? kExitBadInput : kExitFits;

@@ -8,6 +8,7 @@
 #include "cli/output/figures.hpp"
 #include "cli/output/results_sqlite.hpp"
 #include "cli/text/assumed_report.hpp"
+#include "cli/text/json_text.hpp"
 #include "cli/text/time_report.hpp"
 #include "plots/chrome_trace.hpp"
 #include "plots/perfetto_trace.hpp"
@@ -88,10 +89,6 @@ void add_perfetto(OutputFolder& output, const RunFiles& files, const DetailedPoi
 
 using Json = nlohmann::ordered_json;
 
-std::string dumped(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace);
-}
-
 // Moves all lines but the first to the right. Texts in JSON have no line breaks.
 std::string indented(std::string_view json, std::size_t columns) {
   std::string text;
@@ -105,7 +102,7 @@ std::string indented(std::string_view json, std::size_t columns) {
 
 // Returns a member of the document's outermost object, without the comma behind it.
 std::string member(std::string_view name, const Json& value) {
-  return fmt::format("  {}: {}", Json(name).dump(), indented(dumped(value), 2));
+  return fmt::format("  {}: {}", json_text(Json(name), -1), indented(json_text(value), 2));
 }
 
 constexpr std::array<ReportFormat, 8> kFormats{{
@@ -135,7 +132,7 @@ void write_document(const TextSink& write, std::span<const PointResult> points,
     detail::Json entry = result_entry(points[i]);
     if (i == 0 && assumed != nullptr) entry["assumed"] = assumed_json(*assumed);
     if (i == 0 && terms != nullptr) add_time_terms(entry, *terms);
-    write((i == 0 ? "\n    " : ",\n    ") + detail::indented(detail::dumped(entry), 4));
+    write((i == 0 ? "\n    " : ",\n    ") + detail::indented(json_text(entry), 4));
   }
   write(points.empty() ? "]" : "\n  ]");
   if (!published.empty()) write(",\n" + detail::member("published", published));

@@ -8,10 +8,10 @@
 
 #include <fmt/format.h>
 
+#include "graph/core/csv.hpp"
 #include "plots/agreement_chart.hpp"
 #include "plots/drawing/svg_file.hpp"
 #include "plots/svg.hpp"
-#include "sim/result/csv.hpp"
 
 namespace tidemark {
 namespace validation_files_detail {

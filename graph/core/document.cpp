@@ -91,6 +91,10 @@ std::string similar_file(const std::filesystem::path& path) {
 }  // namespace
 }  // namespace document_detail
 
+void require_text(std::string_view text, const std::string& file) {
+  document_detail::check_text(text, file);
+}
+
 Value parse_document(std::string_view text, const std::string& file) {
   if (text.size() > kMaxFileBytes) {
     throw UserError({file, 0, 0}, "", fmt::format("larger than {} MiB", kMaxFileBytes >> 20));

@@ -21,6 +21,10 @@ namespace tidemark {
 // Columns count bytes. Throws UserError.
 [[nodiscard]] Value parse_document(std::string_view text, const std::string& file);
 
+// Throws UserError at the first byte that is no text: NUL and other control characters, bytes that
+// are not UTF-8, archives and UTF-16.
+void require_text(std::string_view text, const std::string& file);
+
 // Reads a file from disk. Throws UserError: missing, a folder, unreadable, too large, not text.
 [[nodiscard]] Value read_document(const std::string& path);
 [[nodiscard]] std::string read_text_file(const std::string& path);

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "graph/core/document.hpp"
 #include "graph/core/errors.hpp"
 
 namespace tidemark {
@@ -50,6 +51,27 @@ std::vector<std::string> cells_of(std::string_view line) {
   }
 }
 
+void check_header(const CsvTable& table) {
+  for (auto name = table.header.begin(); name != table.header.end(); ++name) {
+    if (name->empty() || std::find(table.header.begin(), name, *name) == name) continue;
+    throw UserError({.file = table.file, .line = 1}, {},
+                    fmt::format("the column {} occurs twice", quoted_excerpt(*name)));
+  }
+}
+
+// A field beyond the header's is a number with a decimal comma, or a name with a comma in it.
+void check_row(const CsvTable& table, const std::vector<std::string>& cells, int line) {
+  if (table.header.empty()) return;
+  for (std::size_t i = table.header.size(); i < cells.size(); ++i) {
+    if (cells[i].empty()) continue;
+    throw UserError(
+        {.file = table.file, .line = line}, {},
+        fmt::format("the line has {} fields and the header {}: {} is beyond them; write "
+                    "numbers with a point, and texts with a comma in quotes",
+                    cells.size(), table.header.size(), quoted_excerpt(cells[i])));
+  }
+}
+
 }  // namespace
 }  // namespace csv_table_detail
 
@@ -68,6 +90,7 @@ std::size_t CsvTable::column(std::string_view name) const {
 }
 
 CsvTable parse_csv(std::string_view text, const std::string& file) {
+  require_text(text, file);
   CsvTable table{.file = file};
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   int number = 0;
@@ -81,7 +104,9 @@ CsvTable parse_csv(std::string_view text, const std::string& file) {
     std::vector<std::string> cells = csv_table_detail::cells_of(line);
     if (first && !number_in(cells.front())) {
       table.header = std::move(cells);
+      csv_table_detail::check_header(table);
     } else {
+      csv_table_detail::check_row(table, cells, number);
       table.rows.push_back({.line = number, .cells = std::move(cells)});
     }
     first = false;

@@ -19,6 +19,7 @@ namespace {
 using Json = nlohmann::json;
 using Dims = std::vector<std::int64_t>;
 
+constexpr int kMaxDepth = 64;                          // brackets around a value; traces have six
 constexpr std::size_t kMostBytes = 8 * kMaxFileBytes;  // of a trace, unpacked
 
 // Returns an integer member; nothing where it is missing or none.
@@ -128,6 +129,10 @@ ProfilerEvents read_profiler_events(const std::string& path) {
   profiler_events_detail::Devices devices;
   int number = 0;
   const auto keep = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    if (depth > profiler_events_detail::kMaxDepth) {
+      throw UserError({.file = path}, {},
+                      fmt::format("is nested deeper than {}", profiler_events_detail::kMaxDepth));
+    }
     // The document is at depth 0, its members at 1, an event or a device at 2.
     if (depth != 2 || event != Json::parse_event_t::object_end) return true;
     if (parsed.contains("ph")) profiler_events_detail::add_event(parsed, ++number, trace, devices);
@@ -140,7 +145,12 @@ ProfilerEvents read_profiler_events(const std::string& path) {
   try {
     [[maybe_unused]] const Json rest = Json::parse(text, keep);
   } catch (const Json::exception& error) {
-    throw UserError({.file = path}, {}, fmt::format("is no trace in JSON: {}", error.what()));
+    // nlohmann begins with its own name of the error, in brackets.
+    const std::string_view what = error.what();
+    const std::size_t name = what.starts_with('[') ? what.find("] ") : std::string_view::npos;
+    throw UserError({.file = path}, {},
+                    fmt::format("is no trace in JSON: {}",
+                                name == std::string_view::npos ? what : what.substr(name + 2)));
   }
   if (number == 0) {
     throw UserError({.file = path}, {},

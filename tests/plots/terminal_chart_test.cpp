@@ -7,10 +7,10 @@
 
 #include <doctest/doctest.h>
 
+#include "graph/core/csv.hpp"
 #include "plots/memory_samples.hpp"
 #include "plots/table.hpp"
 #include "plots/timeline_csv.hpp"
-#include "sim/result/csv.hpp"
 
 namespace tidemark::terminal_chart_test {
 namespace {

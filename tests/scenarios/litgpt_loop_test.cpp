@@ -89,8 +89,7 @@ TEST_SUITE("unit") {
       CHECK(chunks.trainable_parameter_count == whole.trainable_parameter_count);
       CHECK(chunks.parameters == whole.parameters);
       // The same is kept in four pieces, with copies of the targets and three more total weights.
-      CHECK(chunks.saved_activations.count - whole.saved_activations.count ==
-            kTokens * 8 + 3 * 2);
+      CHECK(chunks.saved_activations.count - whole.saved_activations.count == kTokens * 8 + 3 * 2);
     }
     CHECK(refusal("lora: {rank: 4, targets: [lm_head]}, chunked_loss: {chunks: 4}")
               .find("policies.chunked_loss") != std::string::npos);

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "graph/core/csv.hpp"
 #include "graph/core/errors.hpp"
 #include "graph/core/units.hpp"
 
@@ -167,8 +168,8 @@ std::string solution_csv(const NamedProblem& named, const Packing& packing) {
                  fmt::join(buffers_csv_detail::kColumns, ","));
   for (std::size_t i = 0; i < named.ids.size(); ++i) {
     const Buffer& b = named.problem.buffers[i];
-    fmt::format_to(std::back_inserter(out), "{},{},{},{},{}\n", named.ids[i], b.lower, b.upper,
-                   b.size.count, packing.offsets[i].count);
+    fmt::format_to(std::back_inserter(out), "{},{},{},{},{}\n", csv_field(named.ids[i]), b.lower,
+                   b.upper, b.size.count, packing.offsets[i].count);
   }
   return fmt::to_string(out);
 }

@@ -2,22 +2,46 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <filesystem>
 #include <memory>
+#include <string_view>
 #include <system_error>
 
 #include <fmt/format.h>
 #include <zlib.h>
 
 #include "graph/core/errors.hpp"
+#include "sim/memory/trace/text_file.hpp"
 
 namespace tidemark {
+namespace pickle_file_detail {
+namespace {
+
+// Whether a file begins so. Before the bracket of a text may be a byte order mark and blanks.
+bool begins_with(std::string_view bytes, char first) {
+  if (first == '{') {
+    constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+    if (bytes.starts_with(kByteOrderMark)) bytes.remove_prefix(kByteOrderMark.size());
+    bytes.remove_prefix(std::min(bytes.find_first_not_of(" \t\r\n"), bytes.size()));
+    if (bytes.empty()) return true;
+  }
+  return bytes.front() == first;
+}
+
+}  // namespace
+}  // namespace pickle_file_detail
 
 std::string unpacked_file(const std::string& path, const UnpackLimits& limits) {
   std::size_t limit = limits.most;
   const std::unique_ptr<gzFile_s, int (*)(gzFile_s*)> file(gzopen(path.c_str(), "rb"), gzclose);
-  if (file == nullptr) throw UserError({.file = path}, {}, "cannot be read");
   std::error_code unknown;
+  if (std::filesystem::is_directory(path, unknown))
+    throw UserError({.file = path}, {}, "is a folder");
+  if (file == nullptr) {
+    throw UserError({.file = path}, {},
+                    fmt::format("cannot be read: {}", std::generic_category().message(errno)));
+  }
   const std::uintmax_t packed = std::filesystem::file_size(path, unknown);
   const bool is_packed = gzdirect(file.get()) == 0 && !unknown;
   if (is_packed && packed < limit / limits.for_each_packed) {
@@ -28,13 +52,14 @@ std::string unpacked_file(const std::string& path, const UnpackLimits& limits) {
   while (true) {
     const int count = gzread(file.get(), piece.data(), static_cast<unsigned>(piece.size()));
     int code = Z_OK;
-    const char* text = gzerror(file.get(), &code);
+    static_cast<void>(gzerror(file.get(), &code));
     if (count < 0 || (count == 0 && code != Z_OK)) {
-      throw UserError({.file = path}, {}, fmt::format("cannot be read: {}", text));
+      throw UserError({.file = path}, {},
+                      fmt::format("cannot be read: {}", gzip_problem(file.get())));
     }
     if (count == 0) return bytes;
     bytes.append(piece.data(), static_cast<std::size_t>(count));
-    if (bytes.front() != limits.begins_with) return bytes;
+    if (!pickle_file_detail::begins_with(bytes, limits.begins_with)) return bytes;
     if (bytes.size() > limit) {
       const std::string hint =
           limit < limits.most

@@ -8,7 +8,8 @@ namespace tidemark {
 
 // Limits on the size of an unpacked file, so that a small file cannot cost much.
 struct UnpackLimits {
-  // A file that begins otherwise is read no further than its first piece.
+  // A file that begins otherwise is read no further than its first piece; a byte order mark and
+  // blanks may stand before a bracket.
   char begins_with = '\0';
   std::size_t most = 0;
   std::size_t free = 0;             // bytes allowed for any packed file

@@ -21,15 +21,19 @@ std::string system_message() {
   return std::error_code(errno, std::generic_category()).message();
 }
 
-std::string gzip_message(gzFile file) {
-  int code = Z_OK;
-  const char* text = gzerror(file, &code);
-  if (code == Z_ERRNO) return system_message();
-  return code == Z_BUF_ERROR ? "the compressed file ends too early" : std::string(text);
-}
-
 }  // namespace
 }  // namespace text_file_detail
+
+std::string gzip_problem(gzFile_s* file) {
+  int code = Z_OK;
+  const std::string text = gzerror(file, &code);
+  if (code == Z_ERRNO) return text_file_detail::system_message();
+  if (code == Z_BUF_ERROR) return "the compressed file ends too early";
+  // zlib puts the name of the file before what is wrong.
+  const std::size_t name = text.rfind(": ");
+  return "the compressed file is damaged: " +
+         (name == std::string::npos ? text : text.substr(name + 2));
+}
 
 LineReader::LineReader(const std::string& path) : path_(path), buffer_(text_file_detail::kBuffer) {
   std::error_code error;
@@ -61,11 +65,11 @@ bool LineReader::fill() {
   }
   const auto room = static_cast<unsigned>(buffer_.size() - end_);
   const int count = gzread(file_, buffer_.data() + end_, room);
-  if (count < 0) fail(text_file_detail::gzip_message(file_));
+  if (count < 0) fail(gzip_problem(file_));
   if (count == 0) {
     int code = Z_OK;
     gzerror(file_, &code);
-    if (code != Z_OK) fail(text_file_detail::gzip_message(file_));
+    if (code != Z_OK) fail(gzip_problem(file_));
     at_end_ = true;
   }
   end_ += static_cast<std::size_t>(count);
@@ -135,7 +139,7 @@ void WholeFile::flush() {
   if (buffer_.empty()) return;
   const int written = gzwrite(file_, buffer_.data(), static_cast<unsigned>(buffer_.size()));
   if (written != static_cast<int>(buffer_.size())) {
-    fail(fmt::format("cannot be written: {}", text_file_detail::gzip_message(file_)));
+    fail(fmt::format("cannot be written: {}", gzip_problem(file_)));
   }
   buffer_.clear();
 }

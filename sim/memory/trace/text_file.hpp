@@ -44,6 +44,9 @@ class LineReader {
   std::int64_t line_number_ = 0;
 };
 
+// Says what is wrong with a compressed file that could not be read.
+[[nodiscard]] std::string gzip_problem(gzFile_s* file);
+
 // Writes next to `path` and takes its place at commit(); without commit() nothing is left. A path
 // that ends in .gz is compressed. Something that is no regular file (/dev/stdout) is written
 // directly. Throws UserError.

@@ -46,6 +46,8 @@ void TraceReader::read_header() {
                     "the file is empty; a trace starts with the columns op,id,bytes,stream");
   }
   if (line_.starts_with("\xEF\xBB\xBF")) line_.remove_prefix(3);  // byte order mark
+  if (line_.find('\r') != std::string_view::npos)
+    fail_at(0, {}, "the lines end in CR alone; save the file with LF or CRLF line ends");
   std::vector<std::string> given;
   for (std::size_t begin = 0, column = 0; begin <= line_.size(); ++column) {
     const std::size_t end = std::min(line_.find(',', begin), line_.size());
@@ -91,8 +93,12 @@ std::int64_t TraceReader::number(Field field, bool needed) const {
 
 bool TraceReader::next(TraceRow& row) {
   do {
-    if (!lines_.next(line_)) return false;
+    if (lines_.next(line_)) continue;
+    if (!has_rows_)
+      throw UserError({.file = lines_.path()}, {}, "has a header and no rows; nothing to replay");
+    return false;
   } while (line_.empty());
+  has_rows_ = true;
   std::size_t begin = 0;
   for (std::size_t column = 0; column < columns_; ++column) {
     if (begin > line_.size()) {

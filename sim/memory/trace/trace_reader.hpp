@@ -54,6 +54,7 @@ class TraceReader {
                             const std::string& problem) const;
 
   LineReader lines_;
+  bool has_rows_ = false;  // a row has been read
   std::string_view line_;
   std::array<std::size_t, kFields> column_{};     // column of the file, by field
   std::size_t columns_ = 0;                       // columns up to the last one needed

@@ -6,7 +6,7 @@
 
 #include <doctest/doctest.h>
 
-#include "sim/result/csv.hpp"
+#include "graph/core/csv.hpp"
 #include "sim/result/role_labels.hpp"
 
 namespace tidemark::tables_test {
