@@ -44,21 +44,50 @@ NodeId head_of(const Graph& graph, NodeId maker, HeadForm form) {
   return found ? maker : NodeId();
 }
 
-// Returns the nodes that make the logits of the head's rows, in their order.
+// Returns the nodes between the head's rows and the logits that `last` makes, in their order: those
+// that come from the rows and lead to the logits.
 std::vector<NodeId> nodes_from_rows(const Graph& graph, NodeId head, NodeId last) {
-  std::vector<char> made(graph.tensors.size(), 0);  // from the rows
-  const auto mark = [&](TensorId tensor) { made[tensor.index()] = 1; };
-  const auto is_made = [&](TensorId tensor) { return tensor.valid() && made[tensor.index()] != 0; };
-  mark(graph.nodes[head].inputs.front());
+  std::vector<char> leads(graph.tensors.size(), 0);
+  std::vector<char> comes(graph.tensors.size(), 0);
+  const auto marked = [](const std::vector<char>& marks, const std::vector<TensorId>& tensors) {
+    return std::any_of(tensors.begin(), tensors.end(), [&](TensorId tensor) {
+      return tensor.valid() && marks[tensor.index()] != 0;
+    });
+  };
+  const auto mark = [](std::vector<char>& marks, const std::vector<TensorId>& tensors) {
+    for (const TensorId tensor : tensors) {
+      if (tensor.valid()) marks[tensor.index()] = 1;
+    }
+  };
+  mark(leads, graph.nodes[last].outputs);
+  for (std::size_t i = last.index() + 1; i-- > 0;) {
+    const Node& node = graph.nodes[NodeId(i)];
+    if (marked(leads, node.outputs)) mark(leads, node.inputs);
+  }
+  comes[graph.nodes[head].inputs.front().index()] = 1;
   std::vector<NodeId> nodes;
-  for (const NodeId id : ids_of(graph.nodes)) {
-    const Node& node = graph.nodes[id];
-    if (last < id) break;
-    if (std::none_of(node.inputs.begin(), node.inputs.end(), is_made)) continue;
-    std::for_each(node.outputs.begin(), node.outputs.end(), mark);
-    nodes.push_back(id);
+  for (std::size_t i = 0; i <= last.index(); ++i) {
+    const Node& node = graph.nodes[NodeId(i)];
+    if (!marked(comes, node.inputs) || !marked(leads, node.outputs)) continue;
+    mark(comes, node.outputs);
+    nodes.emplace_back(i);
   }
   return nodes;
+}
+
+// Returns a node of these whose result something else reads, too; invalid if there is none.
+NodeId read_elsewhere(const Graph& graph, const std::vector<NodeId>& nodes) {
+  for (const NodeId id : nodes) {
+    for (const TensorId made : graph.nodes[id].outputs) {
+      std::ptrdiff_t inside = 0;
+      for (const NodeId reader : nodes) {
+        const std::vector<TensorId>& inputs = graph.nodes[reader].inputs;
+        inside += std::count(inputs.begin(), inputs.end(), made);
+      }
+      if (id != nodes.back() && readers_of(graph, made) > inside) return id;
+    }
+  }
+  return {};
 }
 
 [[noreturn]] void fail(std::string_view policy, const std::string& problem) {
@@ -115,6 +144,7 @@ HeadAndLoss find_head_and_loss(const Graph& graph, std::string_view policy, Head
   using head_and_loss_detail::head_of;
   using head_and_loss_detail::is_family;
   using head_and_loss_detail::nodes_from_rows;
+  using head_and_loss_detail::read_elsewhere;
   using head_and_loss_detail::readers_of;
   HeadAndLoss found;
   found.loss = graph.loss.valid() ? maker_of(graph, graph.loss) : NodeId();
@@ -137,7 +167,14 @@ HeadAndLoss find_head_and_loss(const Graph& graph, std::string_view policy, Head
     }
     if (is_head) {
       found.head = head;
-      found.from_rows = nodes_from_rows(graph, head, maker);
+      found.from_rows =
+          head == maker ? std::vector<NodeId>{head} : nodes_from_rows(graph, head, maker);
+      const NodeId shared = read_elsewhere(graph, found.from_rows);
+      if (shared.valid()) {
+        fail(policy, fmt::format("the result of {} is read by more than the head, so that it is "
+                                 "needed whole; leave {} out",
+                                 graph.describe(shared), policy));
+      }
       break;
     }
     if (is_family(graph, maker, log_softmax_family())) {
