@@ -200,23 +200,24 @@ int SweepCommand::execute(const Console& console) const {
   sweep.published = published_of(std::span(&document, 1));
   sweep.command = input.point_command();
   const SweepLock lock(folder, sweep, part);
-  JournalPoints journals = journal_points(folder, sweep);
+  JournalPoints journals = journal_points(folder, sweep, part);
   for (const std::string& damage : journals.damage)
     print_warning(console, fmt::format("{}; what was in it is simulated again", damage));
   const std::string path = SweepJournal::path_of(folder, part);
-  const bool keeps_earlier = journals.others > 0 && is_file(path);
-  if (keeps_earlier) {
-    print_warning(
-        console, fmt::format("{} has {} finished points of another sweep; their journal is {} from "
-                             "now on, by which that sweep can go on in a folder of its own",
-                             folder, journals.others, SweepJournal::earlier_of(path)));
+  const std::string earlier = journals.others > 0 ? SweepJournal::earlier_of(path) : "";
+  if (!earlier.empty()) {
+    print_warning(console,
+                  fmt::format("{} has {} finished points that this sweep does not have; their "
+                              "journal is {} from now on, by which their sweep can go on in a "
+                              "folder of its own",
+                              folder, journals.others, earlier));
   }
   KnownPoints& known = journals.known;
   sweep_detail::forget_points(*this, console, known);
   std::vector<bool> wanted = sweep.of_shard;
   for (const auto& [i, point] : known)
     wanted[i] = false;
-  SweepJournal journal(folder, sweep, part, known, keeps_earlier);
+  SweepJournal journal(folder, sweep, part, known, earlier);
   ReportFiles files = sweep_detail::sweep_files(part.count == 1 ? folder : "",
                                                 input.reproduce(kName, plots.words()));
   files.plots = requests;

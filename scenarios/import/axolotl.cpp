@@ -232,9 +232,15 @@ void import_batches(Settings& settings, ScenarioDraft& draft) {
     settings.becomes("micro_batch_size", fmt::format("training.micro_batch: {}", *batch));
   }
   if (const auto batch = settings.integer("batch_size", at_least(1))) {
-    draft.global_batch = *batch;
-    draft.global_batch_location = settings.location("batch_size");
-    settings.becomes("batch_size", "micro_batch x accumulate x hardware.count");
+    // The samples of one GPU's step, rounded down; what is accumulated says it first.
+    const Value* micro = draft.training.find("micro_batch");
+    const std::int64_t times = *batch / (micro == nullptr ? 1 : std::stoll(micro->scalar));
+    if (settings.has("gradient_accumulation_steps") || times < 1) {
+      settings.without_effect("batch_size", "what is accumulated says it");
+    } else {
+      draft.set_training("accumulate", scalar_at(fmt::to_string(times), settings, "batch_size"));
+      settings.becomes("batch_size", fmt::format("training.accumulate: {}", times));
+    }
   }
   if (const auto length = settings.integer("sequence_len", at_least(1))) {
     draft.set_training("sequence", scalar_at(fmt::to_string(*length), settings, "sequence_len"));

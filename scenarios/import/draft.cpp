@@ -135,14 +135,21 @@ void complete_batch(ScenarioDraft& draft) {
   };
   const std::optional<std::int64_t> given = number("micro_batch");
   const std::optional<std::int64_t> accumulate = number("accumulate");
-  if (draft.ranks == 0 && given && accumulate && global_batch % (*given * *accumulate) == 0) {
-    draft.ranks = global_batch / (*given * *accumulate);
+  // Divides in turn: products of what a file says may not fit into 63 bits.
+  std::int64_t rest = global_batch;
+  const auto divide = [&](std::int64_t by) {
+    const bool whole = rest % by == 0;
+    rest = whole ? rest / by : 0;
+  };
+  const std::int64_t gpus = std::max<std::int64_t>(draft.ranks, 1);
+  divide(given.value_or(1));
+  divide(accumulate.value_or(1));
+  if (draft.ranks == 0 && given && accumulate && rest > 0) {
+    draft.ranks = rest;
     return;
   }
-  const std::int64_t gpus = std::max<std::int64_t>(draft.ranks, 1);
-  const std::int64_t times = accumulate ? *accumulate : given ? global_batch / (*given * gpus) : 1;
-  const std::int64_t micro_batch = given ? *given : global_batch / (times * gpus);
-  if (times < 1 || micro_batch * times * gpus != global_batch) {
+  divide(gpus);
+  if (rest == 0 || (given && accumulate && rest != 1)) {
     const std::string other = given ? fmt::format("micro-batches of {}", *given) : "micro-batches";
     throw UserError(draft.global_batch_location, "",
                     fmt::format("{} samples a step cannot be divided into {} on {} GPU{}{}; write "
@@ -150,9 +157,9 @@ void complete_batch(ScenarioDraft& draft) {
                                 global_batch, other, gpus, gpus == 1 ? "" : "s",
                                 accumulate ? fmt::format(", {} at a time", *accumulate) : ""));
   }
-  if (!given) draft.set_training("micro_batch", scalar_at(fmt::to_string(micro_batch), Location{}));
+  if (!given) draft.set_training("micro_batch", scalar_at(fmt::to_string(rest), Location{}));
   if (given && !accumulate)
-    draft.set_training("accumulate", scalar_at(fmt::to_string(times), Location{}));
+    draft.set_training("accumulate", scalar_at(fmt::to_string(rest), Location{}));
 }
 
 }  // namespace

@@ -190,14 +190,16 @@ SweepIdentity sweep_identity(const Value& document, const Environment& environme
   return sweep;
 }
 
-JournalPoints journal_points(const std::string& folder, const SweepIdentity& sweep) {
+JournalPoints journal_points(const std::string& folder, const SweepIdentity& sweep,
+                             const Shard& shard) {
+  const std::string own = SweepJournal::path_of(folder, shard);
   JournalPoints points;
   const std::unordered_set<std::string_view> of_sweep(sweep.keys.begin(), sweep.keys.end());
   std::unordered_map<std::string, PointResult> by_key;
   for (sweep_journal_detail::Journal& journal : sweep_journal_detail::journals_of(folder)) {
     if (!journal.damage.empty()) points.damage.push_back(journal.damage);
     for (sweep_journal_detail::Journal::Entry& entry : journal.entries) {
-      if (!of_sweep.contains(entry.key)) ++points.others;
+      if (journal.path == own && !of_sweep.contains(entry.key)) ++points.others;
       if (entry.result.status != PointStatus::kError)
         by_key.insert_or_assign(entry.key, std::move(entry.result));
     }
@@ -215,8 +217,15 @@ std::string SweepJournal::path_of(const std::string& folder, const Shard& shard)
   return (std::filesystem::path(folder) / sweep_journal_detail::file_name(shard)).string();
 }
 
+std::string SweepJournal::earlier_of(const std::string& path) {
+  std::string earlier = path + ".earlier";
+  for (int number = 2; path_exists(earlier); ++number)
+    earlier = fmt::format("{}.earlier-{}", path, number);
+  return earlier;
+}
+
 SweepJournal::SweepJournal(const std::string& folder, const SweepIdentity& sweep,
-                           const Shard& shard, const KnownPoints& known, bool keeps_earlier)
+                           const Shard& shard, const KnownPoints& known, const std::string& earlier)
     : path_(path_of(folder, shard)), sweep_(sweep) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -233,8 +242,8 @@ SweepJournal::SweepJournal(const std::string& folder, const SweepIdentity& sweep
     std::filesystem::remove(fresh, error);
     sweep_journal_detail::fail(path_, "cannot be written (is the disk full?)");
   }
-  if (keeps_earlier) std::filesystem::rename(path_, earlier_of(path_), error);
-  std::filesystem::rename(fresh, path_, error);
+  if (!earlier.empty()) std::filesystem::rename(path_, earlier, error);
+  if (!error) std::filesystem::rename(fresh, path_, error);
   if (error)
     sweep_journal_detail::fail(path_, fmt::format("cannot be written: {}", error.message()));
 }

@@ -57,22 +57,24 @@ using KnownPoints = std::map<std::size_t, PointResult>;
 struct JournalPoints {
   KnownPoints known;
   std::vector<std::string> damage;  // describes the damaged lines, by file that has some
-  std::size_t others = 0;           // results that are of no point of the sweep
+  std::size_t others = 0;           // results in the shard's file that are of no point of the sweep
 };
 // Reads the journals of `folder`; points that could not be built are left out. Throws UserError
 // when a file cannot be read.
-[[nodiscard]] JournalPoints journal_points(const std::string& folder, const SweepIdentity& sweep);
+[[nodiscard]] JournalPoints journal_points(const std::string& folder, const SweepIdentity& sweep,
+                                           const Shard& shard = {});
 
 class SweepJournal {
  public:
-  // Returns the file of a shard in `folder`, and where it goes when another sweep takes its place.
+  // Returns the file of a shard in `folder`.
   [[nodiscard]] static std::string path_of(const std::string& folder, const Shard& shard);
-  [[nodiscard]] static std::string earlier_of(const std::string& path) { return path + ".earlier"; }
+  // Returns a name beside a shard's file that is free, for what another sweep has left there.
+  [[nodiscard]] static std::string earlier_of(const std::string& path);
 
-  // Opens the file of this shard, begun anew with the known points. The file that was there becomes
-  // earlier_of() it if it is kept. Throws UserError.
+  // Opens the file of this shard, begun anew with the known points. The file that was there is
+  // renamed to `earlier` unless that is empty. Throws UserError.
   SweepJournal(const std::string& folder, const SweepIdentity& sweep, const Shard& shard,
-               const KnownPoints& known, bool keeps_earlier = false);
+               const KnownPoints& known, const std::string& earlier = {});
   // Adds a result, which is on disk when the call returns. Throws UserError.
   void add(std::size_t index, const PointResult& result);
 

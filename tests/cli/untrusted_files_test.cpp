@@ -121,8 +121,12 @@ TEST_SUITE("unit") {
     const std::string journal = workspace.read("out/points.jsonl");
     const Outcome other = workspace.run("sweep b.yaml -o out --resume");
     CHECK(other.code == 0);
-    CHECK(contains(other.err, "out has 2 finished points of another sweep"));
+    CHECK(contains(other.err, "out has 2 finished points that this sweep does not have"));
     CHECK((workspace.read("out/points.jsonl.earlier") == journal));
+    // A third one leaves both.
+    CHECK(workspace.run("sweep a.yaml -o out --resume").code == 0);
+    CHECK((workspace.read("out/points.jsonl.earlier") == journal));
+    CHECK(workspace.exists("out/points.jsonl.earlier-2"));
     // By it the first sweep goes on.
     std::filesystem::create_directories(workspace.folder() / "again");
     workspace.write("again/points.jsonl", journal);

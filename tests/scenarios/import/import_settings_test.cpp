@@ -303,6 +303,13 @@ TEST_SUITE("unit") {
     CHECK(batches("train_micro_batch_size_per_gpu: 4\n") ==
           R"({"micro_batch": 4, "precision": "fp32", "accumulate": 16})");
     CHECK(batches("") == R"({"precision": "fp32", "micro_batch": 64})");
+    // axolotl's are those of one GPU, rounded down, and what is accumulated comes first.
+    const auto axolotl = [](const std::string& text) {
+      return training(read("base_model: gpt2\nmicro_batch_size: 4\n" + text, "f.yaml"));
+    };
+    CHECK(axolotl("batch_size: 9\n").find(R"("accumulate": 2)") != std::string::npos);
+    CHECK(axolotl("batch_size: 4\ngradient_accumulation_steps: 3\n").find(R"("accumulate": 3)") !=
+          std::string::npos);
   }
 
   TEST_CASE("mistakes in an imported file name its line, column and key") {
@@ -327,6 +334,8 @@ TEST_SUITE("unit") {
             "7 samples a step cannot be divided into micro-batches of 4");
     refused("zero_optimization: {stage: 1}\nbf16: {enabled: true}\nfp16: {enabled: true}\n",
             "fp16 contradicts bf16");
+    refused(zero + "4294967296\ntrain_micro_batch_size_per_gpu: 4294967296\ntrain_batch_size: 64\n",
+            "64 samples a step cannot be divided");
     refused("output_dir: o\nbf16: true\nfp16: true\n", "f.yaml:3:7: fp16 contradicts bf16");
     refused("distributed_type: FSDP\nnum_machines: 3\nnum_processes: 16\n",
             "f.yaml:2:1: 16 GPUs cannot be divided among 3 machines");
