@@ -1,4 +1,4 @@
-// What variables of the training loop and of the model's forward name, and how long.
+// Variables of the training loop and of the model's forward, and how long they name contents.
 
 #include <algorithm>
 #include <array>

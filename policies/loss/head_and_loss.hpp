@@ -18,7 +18,7 @@ struct HeadAndLoss {
   DType loss_dtype = DType::kFloat32;  // the type of the log-probabilities
 };
 
-// What a head may be: a product of a weight alone, or an adapter and codes beside it.
+// A head is a product of a weight alone, or may have codes for it and an adapter beside it.
 enum class HeadForm : std::uint8_t { kPlain, kAdapted };
 
 // Throws UserError naming `policy` where the model does not end so, or where something else reads

@@ -225,7 +225,7 @@ void divide_loss(TrainingGraph& graph) {
   const OperatorId backward = divide("divide_loss.backward", Phase::kBackward, ones, gradient);
   graph.part(PartKind::kForward).push_back(forward);
   graph.part(PartKind::kBackward).insert(graph.part(PartKind::kBackward).begin() + 1, backward);
-  // What the loop keeps takes the place of what the micro-batch named.
+  // Variables of the micro-batch end before their contents that the loop keeps begin.
   const auto& backward_part = graph.part(PartKind::kBackward);
   const bool keeps = graph.operators[backward_part.back()].part == OperatorPart::kKeepOutput;
   const OperatorId last = backward_part[backward_part.size() - (keeps ? 2 : 1)];

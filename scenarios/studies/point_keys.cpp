@@ -21,8 +21,7 @@ std::string sha1_of(std::string_view text) {
   return sha1.hex();
 }
 
-PointKeys::PointKeys(const Environment& environment, std::span<const std::string> plugins)
-    : environment_(environment) {
+PointKeys::PointKeys(const Environment& environment, std::span<const std::string> plugins) {
   common_ = std::string(kVersion) + '\n';
   for (const std::string& plugin : plugins)
     common_ += content_of(plugin) + '\n';

@@ -34,7 +34,6 @@ class PointKeys {
   // Returns a file's digest with that of what it extends; empty if there is no such file.
   const std::string& content_of(const std::string& path);
 
-  const Environment& environment_;
   // Text on which all points depend: the version, the plug-ins, profiles and networks.
   std::string common_;
   std::map<std::string, std::string> contents_;

@@ -1,5 +1,5 @@
-// What a training loop's variables keep, heads that make logits in chunks, and adapters on parts of
-// a fused projection: litgpt has all three.
+// A training loop's variables that outlive their micro-batch, heads that make logits in chunks, and
+// adapters on parts of a fused projection: litgpt has all three.
 #include <cstdint>
 #include <string>
 
