@@ -1,6 +1,9 @@
 // tidemark: the command line. Catches what is thrown and turns it into exit codes.
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <csignal>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -8,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -30,6 +34,7 @@
 #include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
 #include "graph/core/heap.hpp"
+#include "graph/core/piped_files.hpp"
 #include "plots/table.hpp"
 #include "tidemark/version.hpp"
 
@@ -115,6 +120,30 @@ void check_command_word(const CLI::App& program, std::span<const std::string> ar
                               hint, fmt::join(names, ", ")));
 }
 
+// An option that names a file or a folder to write must name one: a script whose variable is empty
+// would be told that all went well, and nothing would be written.
+void refuse_empty_names(const CLI::App& command) {
+  constexpr std::array<std::string_view, 3> kWritten{"DIR", "FILE", "OUT"};
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string type = option->get_type_name();
+    if (option->count() == 0 || option->get_positional()) continue;
+    if (std::find(kWritten.begin(), kWritten.end(), type) == kWritten.end()) continue;
+    const std::vector<std::string>& given = option->results();
+    if (std::find(given.begin(), given.end(), "") == given.end()) continue;
+    throw UserError(fmt::format(
+        "{}: the name is empty; name what to write, or leave the option out", option->get_name()));
+  }
+}
+
+// What a shell pipes into the program is named by an argument, or by the value of an option.
+void keep_piped_arguments(std::span<const std::string> arguments) {
+  for (const std::string& argument : arguments) {
+    keep_piped(argument);
+    const std::size_t value = argument.find('=');
+    if (value != std::string::npos) keep_piped(argument.substr(value + 1));
+  }
+}
+
 int execute(const Commands& commands, const Console& console) {
   int code = kExitFits;
   std::apply(
@@ -138,6 +167,7 @@ int run_command_line(std::vector<std::string> arguments, const Console& console)
     return kExitBadInput;
   }
   check_command_word(program, arguments);
+  keep_piped_arguments(arguments);
   try {
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
     program.parse(arguments);
@@ -156,6 +186,7 @@ int run_command_line(std::vector<std::string> arguments, const Console& console)
     const CLI::App& command = parsed_command(program);
     throw UserError(fmt::format("{}\nsee: {} --help", error.what(), full_name(command)));
   }
+  refuse_empty_names(parsed_command(program));
   return execute(commands, console);
 }
 
@@ -193,6 +224,8 @@ void occupy_standard_streams() {
 int main(int argc, char** argv) {
   using namespace tidemark;  // NOLINT(google-build-using-namespace)
   main_detail::occupy_standard_streams();
+  // A file that grows beyond the process's limit is an error of the write, as a full disk is.
+  std::signal(SIGXFSZ, SIG_IGN);
   std::set_terminate(main_detail::terminate);
   keep_freed_memory();
   std::optional<Console> console;

@@ -1,9 +1,11 @@
 #include "cli/output/output_folder.hpp"
 
+#include <algorithm>
 #include <set>
 #include <system_error>
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include "graph/core/errors.hpp"
 #include "graph/core/paths.hpp"
@@ -15,8 +17,34 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Names of the files of the last report in the folder, one per line.
+// The files of the last report in the folder, one per line: bytes, time of the last change in
+// nanoseconds, name. What has changed since is the user's, whatever a list says that came with the
+// folder.
 constexpr const char* kList = ".tidemark-files";
+
+// Returns the line for a file; empty where it cannot be looked up.
+std::string line_of(const fs::path& file, const std::string& name) {
+  struct stat status {};
+  if (lstat(file.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return {};
+  return fmt::format("{} {}.{:09} {}", status.st_size, status.st_mtim.tv_sec,
+                     status.st_mtim.tv_nsec, name);
+}
+
+// Returns the files of the last report that are as it wrote them.
+std::set<std::string> unchanged_files(const fs::path& folder) {
+  std::set<std::string> files;
+  const fs::path list = folder / kList;
+  std::ifstream known(is_file(list) ? list : fs::path());
+  for (std::string line; std::getline(known, line);) {
+    const std::string name = line.substr(std::min(line.find(' ', line.find(' ') + 1), line.size()));
+    if (name.size() < 2) continue;
+    // A name alone: a damaged list must not reach beyond the folder.
+    const std::string file = name.substr(1);
+    if (fs::path(file).filename() != file) continue;
+    if (line_of(folder / file, file) == line) files.insert(file);
+  }
+  return files;
+}
 
 [[noreturn]] void fail(const fs::path& path, const std::string& problem) {
   throw UserError({.file = path.string()}, {}, problem);
@@ -70,12 +98,17 @@ std::ofstream& OutputFolder::add(const std::string& name) {
   return *files_.back().stream;
 }
 
-void OutputFolder::commit() {
+void OutputFolder::close() {
   for (File& file : files_) {
+    if (!file.stream->is_open()) continue;
     file.stream->close();
     if (file.stream->fail())
       output_folder_detail::fail(file.final_path, "cannot be written (is the disk full?)");
   }
+}
+
+void OutputFolder::commit() {
+  close();
   for (File& file : files_) {
     std::error_code error;
     std::filesystem::rename(file.temporary, file.final_path, error);
@@ -88,23 +121,15 @@ void OutputFolder::commit() {
 }
 
 void OutputFolder::commit_replacing() {
-  const std::filesystem::path list = folder_ / output_folder_detail::kList;
-  std::set<std::string> stale;
-  {
-    std::ifstream known(is_file(list) ? list : std::filesystem::path());
-    for (std::string name; std::getline(known, name);) {
-      // A name alone: a damaged list must not reach beyond the folder.
-      if (std::filesystem::path(name).filename() == name) stale.insert(name);
-    }
-  }
-  std::vector<std::string> names;
-  for (const File& file : files_)
-    names.push_back(file.final_path.filename().string());
-  std::ofstream& written = add(output_folder_detail::kList);
-  for (const std::string& name : names) {
-    written << name << '\n';
+  std::set<std::string> stale = output_folder_detail::unchanged_files(folder_);
+  close();
+  std::string lines;
+  for (const File& file : files_) {
+    const std::string name = file.final_path.filename().string();
+    lines += output_folder_detail::line_of(file.temporary, name) + '\n';
     stale.erase(name);
   }
+  add(output_folder_detail::kList) << lines;
   commit();
   files_.pop_back();  // the list itself is no result
   std::error_code error;

@@ -22,11 +22,14 @@ class OutputFolder {
   // Returns a stream that stays valid as long as the folder and is closed by commit().
   [[nodiscard]] std::ofstream& add(const std::string& name);
   void commit();
-  // Commits, and removes what the last such commit left in the folder and this one has not written.
+  // Commits, and removes what the last such commit left in the folder, this one has not written and
+  // nobody has changed.
   void commit_replacing();
   [[nodiscard]] std::vector<std::string> written() const;  // paths, for the user
 
  private:
+  void close();
+
   struct File {
     std::filesystem::path final_path;
     std::filesystem::path temporary;

@@ -317,7 +317,11 @@ std::string Summary::stages() const {
 std::string Summary::text() const {
   const bool fits = point_.status == PointStatus::kFits;
   const bool runs = point_.run.status == RunStatus::kCompleted;
-  const std::string verdict = fits ? "fits" : runs ? "not within the budget" : "does not fit";
+  const bool deadlocks = point_.run.status == RunStatus::kDeadlock;
+  const std::string verdict = fits        ? "fits"
+                              : runs      ? "not within the budget"
+                              : deadlocks ? "cannot run"
+                                          : "does not fit";
   std::string text = fmt::format("{}: {}\n", bold(printable(point_.name), colour_),
                                  bold(paint(verdict, fits ? kGood : kBad, colour_), colour_));
   for (const std::string& words : wrapped(setting_line(point_, scenario_, *detail_.model), 2))

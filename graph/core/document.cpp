@@ -22,8 +22,6 @@ namespace tidemark {
 namespace document_detail {
 namespace {
 
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-
 [[noreturn]] void fail_at_offset(std::string_view text, std::size_t offset, const std::string& file,
                                  const std::string& problem) {
   const std::string_view before = text.substr(0, offset);
@@ -81,11 +79,17 @@ void check_text(std::string_view text, const std::string& file) {
   }
 }
 
-// "; did you mean 'scenario.yaml'?" if the folder has a file of nearly this name.
+// "; did you mean 'scenario.yaml'?" if the folder has a file of nearly this name. A link that leads
+// nowhere is not suggested in its own place.
 std::string similar_file(const std::filesystem::path& path) {
   constexpr std::size_t kMaxListed = 1000;
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
-  return did_you_mean(path.filename().string(), names_in_folder(folder, kMaxListed));
+  const std::string name = path.filename().string();
+  std::vector<std::string> names = names_in_folder(folder, kMaxListed);
+  std::error_code error;
+  if (std::erase(names, name) > 0 && std::filesystem::is_symlink(path, error))
+    return ": it is a link to a file that does not exist";
+  return did_you_mean(name, names);
 }
 
 }  // namespace
@@ -95,13 +99,18 @@ void require_text(std::string_view text, const std::string& file) {
   document_detail::check_text(text, file);
 }
 
+std::string_view without_byte_order_mark(std::string_view text) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  return text;
+}
+
 Value parse_document(std::string_view text, const std::string& file) {
   if (text.size() > kMaxFileBytes) {
     throw UserError({file, 0, 0}, "", fmt::format("larger than {} MiB", kMaxFileBytes >> 20));
   }
   document_detail::check_text(text, file);
-  if (text.starts_with(document_detail::kByteOrderMark))
-    text.remove_prefix(document_detail::kByteOrderMark.size());
+  text = without_byte_order_mark(text);
   const std::size_t start = text.find_first_not_of(" \t\r\n");
   const bool must_be_json = file.ends_with(".json");
   if (start != std::string_view::npos &&
@@ -151,6 +160,7 @@ std::string read_text_file(const std::string& path) {
   if (std::ferror(stream.get()) != 0) {
     fail("cannot be read: " + std::generic_category().message(errno));
   }
+  text.erase(0, text.size() - without_byte_order_mark(text).size());
   return text;
 }
 

@@ -25,7 +25,11 @@ namespace tidemark {
 // are not UTF-8, archives and UTF-16.
 void require_text(std::string_view text, const std::string& file);
 
-// Reads a file from disk. Throws UserError: missing, a folder, unreadable, too large, not text.
+// Returns the text behind the byte order mark that some editors write before it.
+[[nodiscard]] std::string_view without_byte_order_mark(std::string_view text);
+
+// Reads a file from disk, without a byte order mark. Throws UserError: missing, a folder,
+// unreadable, too large, not text.
 [[nodiscard]] Value read_document(const std::string& path);
 [[nodiscard]] std::string read_text_file(const std::string& path);
 

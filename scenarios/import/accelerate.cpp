@@ -255,7 +255,8 @@ void import_megatron(Settings& settings, ScenarioDraft& draft) {
       set_entry(draft.policy(policy, group.location(key)), parameter, group.location(key),
                 scalar_at(fmt::to_string(*size), group, key));
     }
-    group.becomes(key, fmt::format("policies.{}.{}: {}", policy, parameter, *size));
+    group.becomes(key, *size > 1 ? fmt::format("policies.{}.{}: {}", policy, parameter, *size)
+                                 : fmt::format("no policy {}: one rank divides nothing", policy));
   };
   take("megatron_lm_tp_degree", "tensor_parallel", "size");
   take("megatron_lm_pp_degree", "pipeline", "size");

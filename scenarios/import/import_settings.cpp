@@ -55,7 +55,7 @@ const Format& format_of(const Value& file) {
     }
   }
   if (best != nullptr) return *best;
-  if (file.find("model") != nullptr || file.find("hardware") != nullptr) {
+  if (file.find("model") != nullptr && file.find("hardware") != nullptr) {
     throw UserError(file.location, "", "is a scenario already: tidemark run takes it as it is");
   }
   throw UserError(file.location, "",

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/paths.hpp"
+#include "graph/core/piped_files.hpp"
 #include "graph/models/preset.hpp"
 #include "hwprofiles/gpu_names.hpp"
 #include "scenarios/read/other_names.hpp"
@@ -168,7 +169,7 @@ Value load_file(const std::string& path, std::vector<OpenFile>& chain) {
   if (!document.is_mapping()) {
     throw UserError(document.location, "", "expected a scenario: a mapping with a key 'model'");
   }
-  const fs::path folder = fs::path(path).parent_path();
+  const fs::path folder = folder_of_file(path);
   resolve_paths(document, folder);
   const Value* extends = document.find("extends");
   if (extends == nullptr) return document;

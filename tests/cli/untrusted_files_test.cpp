@@ -161,6 +161,64 @@ TEST_SUITE("unit") {
     CHECK(outcome.code == 1);
     CHECK(workspace.exists("out/report.html"));
   }
+
+  TEST_CASE("what a shell pipes in is read as a file, as often as a reader looks") {
+    const Workspace workspace;
+    workspace.write("t.csv", "op,id,bytes,stream\na,1,512,0\nf,1,512,0\n");
+    workspace.write("s.yaml",
+                    "{model: {preset: gpt, layers: 1, width: 32, heads: 2, vocab: 64}, hardware: "
+                    "./p.yaml}");
+    workspace.write("p.yaml", "extends: h100-sxm-80gb\n");
+    const std::string replay = "replay allocator /dev/stdin --capacity 1GiB --json";
+    const Outcome direct = workspace.run("replay allocator t.csv --capacity 1GiB --json");
+    CHECK(direct.code == 0);
+    CHECK(workspace.run(replay, "cat t.csv |").out == direct.out);
+    CHECK(workspace.run(replay, "gzip < t.csv |").out == direct.out);
+    // Paths in a scenario that is piped in start from the working directory.
+    CHECK(workspace.run("run /dev/stdin", "cat s.yaml |").code == 0);
+    // A named pipe gives its bytes to the first reader alone.
+    REQUIRE(mkfifo((workspace.folder() / "pipe").c_str(), 0600) == 0);
+    const Outcome named = workspace.run("replay allocator pipe --capacity 1GiB");
+    CHECK(named.code == 2);
+    CHECK(contains(named.err, "pipe: this is a named pipe, which can be read only once"));
+  }
+
+  TEST_CASE("what cannot be written is said, whatever keeps it from being written") {
+    const Workspace workspace;
+    const std::string model = "gpt2 --gpu h100-sxm-80gb --no-chart";
+    const Outcome unnamed = workspace.run("run " + model + " -o ''");
+    CHECK(unnamed.code == 2);
+    CHECK(contains(unnamed.err, "--output: the name is empty"));
+    const Outcome limited = workspace.run("run " + model + " -o out", "ulimit -f 8;");
+    CHECK(limited.code == 2);
+    CHECK(contains(limited.err, "cannot be written"));
+    CHECK_FALSE(workspace.exists("out"));
+  }
+
+  TEST_CASE("a folder's list of its report removes nothing that the report did not write") {
+    const Workspace workspace;
+    workspace.write("s.yaml",
+                    "{model: {preset: gpt, layers: 1, width: 32, heads: 2, vocab: 64}, hardware: "
+                    "h100-sxm-80gb}");
+    CHECK(workspace.run("run s.yaml -o out -s 'report={formats: [json, csv, svg]}'").code == 0);
+    workspace.write("out/thesis.csv", "mine");
+    workspace.write("out/results.csv", "edited");
+    workspace.write("out/.tidemark-files",
+                    workspace.read("out/.tidemark-files") +
+                        "thesis.csv\n4 0.000000000 thesis.csv\n4 thesis.csv\n 4\n");
+    CHECK(workspace.run("run s.yaml -o out -s 'report={formats: [json]}'").code == 0);
+    CHECK(workspace.names("out") ==
+          std::vector<std::string>{"results.csv", "results.json", "thesis.csv"});
+  }
+
+  TEST_CASE("a link that leads nowhere is not suggested in its own place") {
+    const Workspace workspace;
+    std::filesystem::create_symlink("gone.yaml", workspace.folder() / "s.yaml");
+    const Outcome outcome = workspace.run("run s.yaml");
+    CHECK(outcome.code == 2);
+    CHECK(
+        contains(outcome.err, "s.yaml: no such file: it is a link to a file that does not exist"));
+  }
 }
 
 }  // namespace tidemark::untrusted_files_test

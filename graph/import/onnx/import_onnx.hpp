@@ -1,4 +1,4 @@
-// Reads models that PyTorch exported to ONNX (operator sets 11 to 17, in training or inference
+// Reads models that PyTorch exported to ONNX (operator sets 11 to 20, in training or inference
 // form, with or without weights) as the operators that PyTorch ran. Those that the exporter took
 // apart (layer_norm, gelu, silu, linear, ...) are put together again, so that autograd keeps what
 // it keeps there, and Reshape is a view or a copy as strides decide.

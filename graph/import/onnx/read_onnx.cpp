@@ -50,6 +50,7 @@ using google::protobuf::io::CodedOutputStream;
 // Fields of a TensorProto that are longer than this are weights and are skipped.
 constexpr int kLongestField = static_cast<int>(kKnownElements.count) * 8;
 constexpr std::int64_t kOldestOpset = 11;
+constexpr std::int64_t kNewestOpset = 20;
 
 class Reader {
  public:
@@ -90,11 +91,11 @@ class Reader {
       fail(fmt::format("this is not an ONNX model: it has no {}",
                        has_graph ? "IR version" : "graph"));
     }
-    if (model_.opset < kOldestOpset) {
+    if (model_.opset < kOldestOpset || model_.opset > kNewestOpset) {
       fail(
-          fmt::format("it uses operator set {}; sets from {} on are read: export it again with "
-                      "opset_version=14",
-                      model_.opset, kOldestOpset));
+          fmt::format("it uses operator set {}; sets {} to {} are read: export it again with "
+                      "opset_version=17",
+                      model_.opset, kOldestOpset, kNewestOpset));
     }
     finish();
     return std::move(model_);

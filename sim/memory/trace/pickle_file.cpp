@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <zlib.h>
 
+#include "graph/core/document.hpp"
 #include "graph/core/errors.hpp"
 #include "sim/memory/trace/text_file.hpp"
 
@@ -21,8 +22,7 @@ namespace {
 // Whether a file begins so. Before the bracket of a text may be a byte order mark and blanks.
 bool begins_with(std::string_view bytes, char first) {
   if (first == '{') {
-    constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-    if (bytes.starts_with(kByteOrderMark)) bytes.remove_prefix(kByteOrderMark.size());
+    bytes = without_byte_order_mark(bytes);
     bytes.remove_prefix(std::min(bytes.find_first_not_of(" \t\r\n"), bytes.size()));
     if (bytes.empty()) return true;
   }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <zlib.h>
@@ -17,6 +19,12 @@ namespace tidemark {
 bool is_pickle(const std::string& path) {
   constexpr int kProto = 0x80;  // no text begins with it
   if (path.ends_with(".pickle") || path.ends_with(".pkl")) return true;
+  std::error_code unknown;
+  if (std::filesystem::is_fifo(path, unknown)) {
+    throw UserError({.file = path}, {},
+                    "this is a named pipe, which can be read only once; give a file, or the pipe "
+                    "of a shell: <(...)");
+  }
   const std::unique_ptr<gzFile_s, int (*)(gzFile_s*)> file(gzopen(path.c_str(), "rb"), gzclose);
   return file != nullptr && gzgetc(file.get()) == kProto;
 }

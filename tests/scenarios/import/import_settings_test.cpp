@@ -340,6 +340,8 @@ TEST_SUITE("unit") {
     refused("distributed_type: FSDP\nnum_machines: 3\nnum_processes: 16\n",
             "f.yaml:2:1: 16 GPUs cannot be divided among 3 machines");
     refused("{model: gpt2, hardware: h100}", "is a scenario already");
+    // A recipe of another tool that has a model is none.
+    refused("{model: {_component_: torchtune.models.llama3.llama3_8b}}", "none of the keys");
     refused("[1, 2]", "expected a mapping");
   }
 

@@ -297,10 +297,13 @@ TEST_SUITE("unit") {
                    "from data or was stripped"));
   }
 
-  TEST_CASE("old operator sets, missing inputs and values that nothing computes are errors") {
+  TEST_CASE("unknown operator sets, missing inputs and values that nothing computes are errors") {
     OnnxWriter old(9);
     old.output(old.input("x", {1, 2}));
-    CHECK(contains(problem(old), "operator set 9; sets from 11 on are read"));
+    CHECK(contains(problem(old), "operator set 9; sets 11 to 20 are read"));
+    OnnxWriter future(21);
+    future.output(future.input("x", {1, 2}));
+    CHECK(contains(problem(future), "operator set 21; sets 11 to 20 are read"));
     OnnxWriter dangling;
     dangling.input("x", {1, 2});
     dangling.output(dangling.node("Relu", {"ghost"}, {}, "/act/Relu"));

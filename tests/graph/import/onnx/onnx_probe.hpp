@@ -39,7 +39,8 @@ inline std::string problem(const OnnxWriter& writer, const OnnxOptions& onnx = {
 // Runs one operator on an activation of `dims`: input + parameter, which keeps nothing by itself.
 class OnnxProbe {
  public:
-  explicit OnnxProbe(const OnnxDims& dims, std::int64_t opset = 14) : w(opset), dims_(dims) {
+  explicit OnnxProbe(const OnnxDims& dims, std::int64_t operator_set = 14)
+      : w(operator_set), opset(operator_set), dims_(dims) {
     x = w.node("Add", {w.input("x", dims), w.parameter("p", dims)});
   }
   // Returns the bytes of x.
@@ -55,6 +56,7 @@ class OnnxProbe {
   }
 
   OnnxWriter w;
+  std::int64_t opset;
   std::string x;
 
  private:

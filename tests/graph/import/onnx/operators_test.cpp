@@ -16,6 +16,13 @@ std::string filled(OnnxWriter& w, std::int64_t count) {
   return w.node("ConstantOfShape", {w.integers({count})});
 }
 
+// Reduces axes that are an attribute, or from operator set 18 on an operand.
+std::string reduced(OnnxProbe& probe, const std::string& op, const std::string& x,
+                    const OnnxDims& axes) {
+  if (probe.opset < 18) return probe.w.node(op, {x}, {{"axes", axes}});
+  return probe.w.node(op, {x, probe.w.integers(axes)});
+}
+
 }  // namespace
 
 TEST_SUITE("golden") {
@@ -35,15 +42,16 @@ TEST_SUITE("golden") {
   }
 
   TEST_CASE("a layer norm of several axes without a weight has one row per sample and channel") {
-    OnnxProbe probe(kImage);
-    OnnxWriter& w = probe.w;
-    const OnnxDims axes = {-2, -1};
-    const std::string d =
-        w.node("Sub", {probe.x, w.node("ReduceMean", {probe.x}, {{"axes", axes}})});
-    const std::string variance =
-        w.node("ReduceMean", {w.node("Pow", {d, w.number(2)})}, {{"axes", axes}});
-    const std::string root = w.node("Sqrt", {w.node("Add", {variance, w.number(1e-5)})});
-    CHECK(probe.saved_with(w.node("Div", {d, root})) == 2432);
+    for (const std::int64_t opset : {14, 18}) {
+      OnnxProbe probe(kImage, opset);
+      OnnxWriter& w = probe.w;
+      const std::string d =
+          w.node("Sub", {probe.x, reduced(probe, "ReduceMean", probe.x, {-2, -1})});
+      const std::string variance =
+          reduced(probe, "ReduceMean", w.node("Pow", {d, w.number(2)}), {-2, -1});
+      const std::string root = w.node("Sqrt", {w.node("Add", {variance, w.number(1e-5)})});
+      CHECK(probe.saved_with(w.node("Div", {d, root})) == 2432);
+    }
   }
 
   TEST_CASE("log_sigmoid keeps its input and a buffer") {
@@ -52,25 +60,26 @@ TEST_SUITE("golden") {
   }
 
   TEST_CASE("x.max of one axis keeps positions, of all the input and the maximum") {
-    OnnxProbe one(kTokens);
-    CHECK(one.saved_with(one.w.node("ReduceMax", {one.x}, {{"axes", OnnxDims{-1}}})) == 96);
-    OnnxProbe two(kTokens);
-    CHECK(two.saved_with(two.w.node("ReduceMax", {two.x}, {{"axes", OnnxDims{1, 2}}})) == 384 + 8);
+    for (const std::int64_t opset : {14, 18}) {
+      OnnxProbe one(kTokens, opset);
+      CHECK(one.saved_with(reduced(one, "ReduceMax", one.x, {-1})) == 96);
+      OnnxProbe two(kTokens, opset);
+      CHECK(two.saved_with(reduced(two, "ReduceMax", two.x, {1, 2})) == 384 + 8);
+    }
   }
 
   TEST_CASE("variance and standard deviation in pieces keep the input, the latter its result") {
-    for (const bool root : {false, true}) {
-      for (const bool unbiased : {false, true}) {
-        OnnxProbe probe(kTokens);
-        OnnxWriter& w = probe.w;
-        const OnnxDims axes = {1};
-        const std::string mean = w.node("ReduceMean", {probe.x}, {{"axes", axes}});
-        const std::string d = w.node("Sub", {probe.x, mean});
-        std::string y = w.node("ReduceMean", {w.node("Mul", {d, d})}, {{"axes", axes}});
-        if (unbiased) y = w.node("Div", {w.node("Mul", {y, w.number(6)}), w.number(5)});
-        if (root) y = w.node("Sqrt", {y});
-        CHECK(probe.saved_with(y) == 384 + (root ? 64 : 0));
-      }
+    constexpr int kForms = 8;
+    for (int form = 0; form < kForms; ++form) {
+      const bool root = (form & 1) != 0;
+      const bool unbiased = (form & 2) != 0;
+      OnnxProbe probe(kTokens, (form & 4) != 0 ? 18 : 14);
+      OnnxWriter& w = probe.w;
+      const std::string d = w.node("Sub", {probe.x, reduced(probe, "ReduceMean", probe.x, {1})});
+      std::string y = reduced(probe, "ReduceMean", w.node("Mul", {d, d}), {1});
+      if (unbiased) y = w.node("Div", {w.node("Mul", {y, w.number(6)}), w.number(5)});
+      if (root) y = w.node("Sqrt", {y});
+      CHECK(probe.saved_with(y) == 384 + (root ? 64 : 0));
     }
   }
 

@@ -1,0 +1,86 @@
+#include "graph/core/piped_files.hpp"
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <system_error>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "graph/core/errors.hpp"
+
+namespace tidemark {
+namespace piped_files_detail {
+namespace {
+
+// Returns the number of the open file that a path names.
+std::optional<int> descriptor_of(std::string_view path) {
+  if (path == "/dev/stdin") return STDIN_FILENO;
+  for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {
+    if (!path.starts_with(folder)) continue;
+    path.remove_prefix(folder.size());
+    int descriptor = -1;
+    const auto read = std::from_chars(path.data(), path.data() + path.size(), descriptor);
+    const bool whole = read.ec == std::errc() && read.ptr == path.data() + path.size();
+    if (whole && descriptor >= 0) return descriptor;
+  }
+  return std::nullopt;
+}
+
+bool is_readable_pipe(int descriptor) {
+  struct stat status {};
+  if (fstat(descriptor, &status) != 0 || !S_ISFIFO(status.st_mode)) return false;
+  return (fcntl(descriptor, F_GETFL) & O_ACCMODE) != O_WRONLY;
+}
+
+[[noreturn]] void fail(const std::string& path, const char* what) {
+  throw UserError({.file = path}, {},
+                  fmt::format("{}: {}", what, std::generic_category().message(errno)));
+}
+
+// Returns the bytes that were read; 0 at the end of the pipe.
+std::size_t read_piece(int descriptor, std::array<char, 1U << 16U>& piece,
+                       const std::string& path) {
+  while (true) {
+    const ssize_t count = read(descriptor, piece.data(), piece.size());
+    if (count >= 0) return static_cast<std::size_t>(count);
+    if (errno != EINTR) fail(path, "the pipe cannot be read");
+  }
+}
+
+}  // namespace
+}  // namespace piped_files_detail
+
+bool is_open_file(const std::string& path) {
+  return piped_files_detail::descriptor_of(path).has_value();
+}
+
+void keep_piped(const std::string& path) {
+  const std::optional<int> descriptor = piped_files_detail::descriptor_of(path);
+  if (!descriptor || !piped_files_detail::is_readable_pipe(*descriptor)) return;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> copy(std::tmpfile(), &std::fclose);
+  constexpr const char* kNoCopy = "this is a pipe, whose bytes cannot be kept in a temporary file";
+  if (!copy) piped_files_detail::fail(path, kNoCopy);
+  std::array<char, 1U << 16U> piece;
+  while (const std::size_t count = piped_files_detail::read_piece(*descriptor, piece, path)) {
+    if (std::fwrite(piece.data(), 1, count, copy.get()) != count)
+      piped_files_detail::fail(path, kNoCopy);
+  }
+  if (std::fflush(copy.get()) != 0) piped_files_detail::fail(path, kNoCopy);
+  std::rewind(copy.get());
+  if (dup2(fileno(copy.get()), *descriptor) < 0) piped_files_detail::fail(path, kNoCopy);
+}
+
+std::filesystem::path folder_of_file(const std::string& path) {
+  if (is_open_file(path)) return {};
+  return std::filesystem::path(path).parent_path();
+}
+
+}  // namespace tidemark

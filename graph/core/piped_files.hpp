@@ -1,0 +1,22 @@
+// Pipes that a shell hands over under the name of a file: `tidemark run <(make_scenario)`, or
+// /dev/stdin behind a |. A pipe gives its bytes once; readers that look at a file's first bytes, or
+// at its size, before they read it need them twice.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace tidemark {
+
+// Whether the path names an open file of this process: /dev/stdin, /dev/fd/N, /proc/self/fd/N.
+[[nodiscard]] bool is_open_file(const std::string& path);
+
+// If the path names a pipe that this process can read, reads it to its end into a file without a
+// name, which takes the pipe's place under the same path. Throws UserError: the copy does not fit.
+void keep_piped(const std::string& path);
+
+// Returns the folder that paths in a file are relative to: the working directory for what was
+// handed over by a pipe.
+[[nodiscard]] std::filesystem::path folder_of_file(const std::string& path);
+
+}  // namespace tidemark
