@@ -11,12 +11,12 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/output/figures.hpp"
-#include "cli/text/figure_unit.hpp"
 #include "cli/text/override_words.hpp"
 #include "cli/text/wording.hpp"
 #include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
 #include "plots/swept_chart.hpp"
+#include "scenarios/read/figure_unit.hpp"
 #include "scenarios/read/goal.hpp"
 #include "scenarios/results/result_document.hpp"
 
@@ -34,7 +34,7 @@ constexpr std::string_view kForm = "x=KEY,y=FIGURE,by=KEY";
 std::optional<double> number_of(const Value& value) {
   if (!value.is_scalar() || value.quoted) return std::nullopt;
   try {
-    return parse_quantity(value.scalar);
+    return parse_quantity(value.scalar).value;
   } catch (const std::invalid_argument&) {
     return std::nullopt;
   }
@@ -109,6 +109,7 @@ AxisUnit axis_of(FigureUnit unit) {
     case FigureUnit::kSeconds:
       return AxisUnit::kSeconds;
     case FigureUnit::kNone:
+    case FigureUnit::kNumber:
       return AxisUnit::kNumber;
   }
   return AxisUnit::kNumber;
@@ -170,7 +171,7 @@ bool add_swept_plot(OutputFolder& output, const std::string& stem, const PlotReq
   SweptAxes axes{.title = points.empty() ? "" : points.front().name,
                  .x = request.x,
                  .y = request.y.text(),
-                 .y_unit = swept_plot_detail::axis_of(unit_of(request.y)),
+                 .y_unit = swept_plot_detail::axis_of(request.y.unit()),
                  .capacity = swept_plot_detail::capacity_of(request, points)};
   std::vector<SweptValue> values;
   for (const PointResult& point : points) {

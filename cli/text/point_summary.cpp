@@ -335,16 +335,6 @@ std::string Summary::text() const {
 }  // namespace
 }  // namespace point_summary_detail
 
-std::string bar(double share, std::size_t width) {
-  static constexpr std::string_view kBlocks[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
-  const auto eighths = static_cast<std::size_t>(
-      std::ceil(std::clamp(share, 0.0, 1.0) * static_cast<double>(width) * 8 - 1e-9));
-  std::string text;
-  for (std::size_t i = 0; i < eighths / 8; ++i)
-    text += "█";
-  return text + std::string(kBlocks[eighths % 8]);
-}
-
 // Returns a file's name without folders and ending; for Hugging Face's config.json its folder's.
 static std::string model_name(const std::string& name) {
   const std::filesystem::path path(name);

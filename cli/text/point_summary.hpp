@@ -18,7 +18,4 @@ namespace tidemark {
 [[nodiscard]] std::string setting_line(const PointResult& point, const Scenario& scenario,
                                        const TrainedModel& model);
 
-// Returns a bar of `share` * `width` characters, down to eighths.
-[[nodiscard]] std::string bar(double share, std::size_t width);
-
 }  // namespace tidemark

@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/text/figure_unit.hpp"
+#include "scenarios/read/figure_unit.hpp"
 #include "cli/text/override_words.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
@@ -37,7 +37,7 @@ std::size_t simulated(const SearchResult& found) {
 
 std::string value_text(const Expression& expression, double value) {
   constexpr double kMost = 1e18;  // what fits into 64 bits with room to spare
-  const FigureUnit unit = std::abs(value) < kMost ? unit_of(expression) : FigureUnit::kNone;
+  const FigureUnit unit = std::abs(value) < kMost ? expression.unit() : FigureUnit::kNone;
   if (unit == FigureUnit::kBytes) return format_bytes(Bytes(static_cast<std::int64_t>(value)));
   // Below a microsecond a duration has too few digits to compare.
   if (unit == FigureUnit::kSeconds && std::abs(value) >= 1e-6 && std::abs(value) < 1e9) {

@@ -170,4 +170,14 @@ std::string title_of(std::span<const PointResult> points) {
   return one_name ? printable(points.front().name) : fmt::format("{} points", points.size());
 }
 
+std::string bar(double share, std::size_t width) {
+  static constexpr std::string_view kBlocks[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  const auto eighths = static_cast<std::size_t>(
+      std::ceil(std::clamp(share, 0.0, 1.0) * static_cast<double>(width) * 8 - 1e-9));
+  std::string text;
+  for (std::size_t i = 0; i < eighths / 8; ++i)
+    text += "█";
+  return text + std::string(kBlocks[eighths % 8]);
+}
+
 }  // namespace tidemark

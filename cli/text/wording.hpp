@@ -61,4 +61,7 @@ class BytesColumn {
 // it does not, or where that is said already because no plan fits.
 [[nodiscard]] std::string over_budget(const PointResult& point);
 
+// Returns a bar of `share` * `width` characters, down to eighths.
+[[nodiscard]] std::string bar(double share, std::size_t width);
+
 }  // namespace tidemark

@@ -18,10 +18,11 @@
 
 namespace tidemark {
 
-double parse_quantity(const std::string& text) {
+Quantity parse_quantity(const std::string& text) {
   double plain = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), plain);
-  if (read.ec == std::errc() && read.ptr == text.data() + text.size()) return plain;
+  if (read.ec == std::errc() && read.ptr == text.data() + text.size())
+    return {plain, FigureUnit::kNumber};
   const auto tried = [&](auto parse) -> std::optional<double> {
     try {
       return parse();
@@ -29,11 +30,12 @@ double parse_quantity(const std::string& text) {
       return std::nullopt;
     }
   };
-  if (auto v = tried([&] { return static_cast<double>(parse_bytes(text).count); })) return *v;
+  if (auto v = tried([&] { return static_cast<double>(parse_bytes(text).count); }))
+    return {*v, FigureUnit::kBytes};
   if (auto v = tried([&] { return std::chrono::duration<double>(parse_duration(text)).count(); }))
-    return *v;
-  if (auto v = tried([&] { return parse_bandwidth(text).value; })) return *v;
-  if (auto v = tried([&] { return parse_flops_rate(text).value; })) return *v;
+    return {*v, FigureUnit::kSeconds};
+  if (auto v = tried([&] { return parse_bandwidth(text).value; })) return {.value = *v};
+  if (auto v = tried([&] { return parse_flops_rate(text).value; })) return {.value = *v};
   throw std::invalid_argument(fmt::format("{} is no quantity; write 72GiB, 60s or 1.5TB/s", text));
 }
 
@@ -45,6 +47,7 @@ class ExpressionParser {
 
   void run(bool comparison) {
     out_.left_ = sum();
+    out_.unit_ = out_.terms_[out_.left_].unit;
     if (comparison) {
       skip_blanks();
       const char sign = peek();
@@ -54,6 +57,7 @@ class ExpressionParser {
       out_.strict_ = peek() != '=';
       if (!out_.strict_) ++at_;
       out_.right_ = sum();
+      out_.unit_ = common_unit(out_.left_, out_.right_);
     }
     skip_blanks();
     if (at_ < text_.size()) fail("expected the end, or one of + - * /");
@@ -90,7 +94,7 @@ class ExpressionParser {
     for (skip_blanks(); at_ < text_.size() && signs.find(peek()) != signs.npos; skip_blanks()) {
       const TermKind kind = kind_of(text_[at_++]);
       const std::size_t right = (this->*operand)();
-      left = add({.kind = kind, .left = left, .right = right});
+      left = add({.kind = kind, .unit = unit_of(kind, left, right), .left = left, .right = right});
     }
     return left;
   }
@@ -109,7 +113,10 @@ class ExpressionParser {
       ++at_;
       const std::size_t zero = add({.kind = TermKind::kNumber});
       const std::size_t right = atom();
-      term = add({.kind = TermKind::kSubtract, .left = zero, .right = right});
+      term = add({.kind = TermKind::kSubtract,
+                  .unit = out_.terms_[right].unit,
+                  .left = zero,
+                  .right = right});
     } else if (is([](int c) { return std::isdigit(c); }) || peek() == '.') {
       term = number();
     } else if (is([](int c) { return std::isalpha(c); })) {
@@ -141,8 +148,11 @@ class ExpressionParser {
         (at_ + 2 == text_.size() || std::isalnum(static_cast<unsigned char>(text_[at_ + 2])) == 0);
     if (rate && std::isalpha(static_cast<unsigned char>(text_[at_ - 1])) != 0) at_ += 2;
     try {
-      return add(
-          {.kind = TermKind::kNumber, .number = parse_quantity(text_.substr(begin, at_ - begin))});
+      const Quantity quantity = parse_quantity(text_.substr(begin, at_ - begin));
+      // Nothing is nothing in every unit.
+      return add({.kind = TermKind::kNumber,
+                  .number = quantity.value,
+                  .unit = quantity.value == 0 ? FigureUnit::kNone : quantity.unit});
     } catch (const std::invalid_argument& error) {
       at_ = begin;
       fail(error.what());
@@ -153,8 +163,48 @@ class ExpressionParser {
     while (std::isalnum(static_cast<unsigned char>(peek())) != 0 || peek() == '_' || peek() == '.')
       ++at_;
     out_.names_.push_back(text_.substr(begin, at_ - begin));
-    return add({.kind = TermKind::kName, .name = out_.names_.size() - 1});
+    const FigureUnit unit = tidemark::unit_of(out_.names_.back());
+    return add({.kind = TermKind::kName, .unit = unit, .name = out_.names_.size() - 1});
   }
+
+  // Returns the unit of what is added or compared.
+  FigureUnit common_unit(std::size_t left, std::size_t right) {
+    const FigureUnit a = out_.terms_[left].unit;
+    const FigureUnit b = out_.terms_[right].unit;
+    if (a == FigureUnit::kNone || b == FigureUnit::kNone) return FigureUnit::kNone;
+    if (a == b) return a;
+    const auto is = [&](FigureUnit unit) { return a == unit || b == unit; };
+    if (is(FigureUnit::kBytes) && is(FigureUnit::kSeconds)) {
+      throw std::invalid_argument(
+          fmt::format("{}: bytes stand beside seconds", tidemark::quoted_excerpt(text_)));
+    }
+    if (is(FigureUnit::kSeconds)) return FigureUnit::kSeconds;  // as results say them
+    const double number = number_of(a == FigureUnit::kNumber ? left : right);
+    if (std::abs(number) < kLeastBytes) {
+      throw std::invalid_argument(
+          fmt::format("{}: the number {} beside bytes has no unit; write "
+                      "{}GiB",
+                      tidemark::quoted_excerpt(text_), number, number));
+    }
+    return FigureUnit::kBytes;
+  }
+
+  // Returns the value of numbers that were written without a unit, which has no figure in it.
+  double number_of(std::size_t term) {
+    return out_.at(term, [](std::string_view) { return std::nan(""); });
+  }
+
+  FigureUnit unit_of(TermKind kind, std::size_t left, std::size_t right) {
+    if (kind == TermKind::kAdd || kind == TermKind::kSubtract) return common_unit(left, right);
+    const FigureUnit a = out_.terms_[left].unit;
+    const FigureUnit b = out_.terms_[right].unit;
+    if (b == FigureUnit::kNumber) return a;
+    if (kind == TermKind::kMultiply && a == FigureUnit::kNumber) return b;
+    return FigureUnit::kNone;
+  }
+
+  // A number without a unit that stands beside bytes and is less was meant in another unit.
+  static constexpr double kLeastBytes = 1 << 20;
 
   // A sum is evaluated from its last term down to its first, one call for each.
   static constexpr std::size_t kMaxTerms = 4096;

@@ -14,6 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "scenarios/read/figure_unit.hpp"
+
 namespace tidemark {
 
 // Returns a figure by its name. Throws UserError where there is none of that name, or it is no
@@ -30,10 +32,13 @@ using RangeLookup = std::function<FigureRange(std::string_view name)>;
 class Expression {
  public:
   // `comparison` asks for two sums with <=, >=, < or > between; else the text is one sum. Throws
-  // std::invalid_argument saying what is wrong and where in the text.
+  // std::invalid_argument saying what is wrong and where in the text, also where bytes are added to
+  // or compared with seconds, or with a number too small to mean bytes.
   Expression(std::string text, bool comparison);
   [[nodiscard]] const std::string& text() const { return text_; }
   [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
+  // Unit of a sum, or of both sides of a comparison.
+  [[nodiscard]] FigureUnit unit() const { return unit_; }
   [[nodiscard]] double value(const FigureLookup& figures) const;  // value of a sum
   [[nodiscard]] bool holds(const FigureLookup& figures) const;    // truth of a comparison
   // Returns how much the sides of a comparison would have to move for it to hold, in its own unit:
@@ -51,6 +56,7 @@ class Expression {
   struct Term {
     TermKind kind = TermKind::kNumber;
     double number = 0;
+    FigureUnit unit = FigureUnit::kNone;
     std::size_t name = 0;
     std::size_t left = 0;  // indices of terms
     std::size_t right = 0;
@@ -63,11 +69,16 @@ class Expression {
   std::vector<std::string> names_;
   std::size_t left_ = 0;
   std::size_t right_ = 0;
+  FigureUnit unit_ = FigureUnit::kNone;
   bool at_least_ = false;  // the relation is >= or >
   bool strict_ = false;
 };
 
+struct Quantity {
+  double value = 0;
+  FigureUnit unit = FigureUnit::kNone;
+};
 // Parses 72GiB, 60s, 1.5TB/s, 312TFLOP/s or a plain number. Throws std::invalid_argument.
-[[nodiscard]] double parse_quantity(const std::string& text);
+[[nodiscard]] Quantity parse_quantity(const std::string& text);
 
 }  // namespace tidemark

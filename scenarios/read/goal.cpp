@@ -46,6 +46,7 @@ void add_number_names(const Json& json, const std::string& prefix,
 
 constexpr std::string_view kHardware = "hardware.";
 constexpr std::string_view kPolicies = "policies.";
+constexpr std::string_view kSmallest = "memory.smallest_capacity";  // 0 where it was not looked for
 constexpr std::string_view kCost = "cost";  // short for the next: steps may differ in their samples
 constexpr std::string_view kPrice = "cost.price_per_sample";
 
@@ -62,11 +63,12 @@ FigureLookup figures_of(const goal_detail::Json& entry, const std::vector<Figure
     if (name.starts_with(goal_detail::kHardware)) {
       const std::string_view path = name.substr(goal_detail::kHardware.size());
       for (const Figure& figure : device) {
-        if (figure.path == path) return parse_quantity(figure.value);
+        if (figure.path == path) return parse_quantity(figure.value).value;
       }
     } else if (has_figure(entry, name)) {
       const goal_detail::Json& found = *goal_detail::descend(entry, name);
-      return found.is_number() ? found.get<double>() : std::nan("");
+      const bool unknown = !found.is_number() || (name == goal_detail::kSmallest && found == 0);
+      return unknown ? std::nan("") : found.get<double>();
     } else if (name.starts_with(goal_detail::kPolicies)) {
       return std::nan("");  // no comparison holds for a missing figure
     }

@@ -82,6 +82,12 @@ TEST_SUITE("unit") {
     CHECK(contains(csv, ",1024,,false\n"));
     CHECK(contains(outcome.err, "no point has the figure policies.optimal.gap"));
     CHECK_FALSE(workspace.exists("out/plot-2.svg"));
+    // A sweep looks for the smallest capacity of what fits where it is asked to.
+    const std::string smallest = " --plot x=training.micro_batch,y=memory.smallest_capacity";
+    CHECK(workspace.run("sweep s.yaml -o fast" + smallest).code == 0);
+    CHECK(contains(workspace.read("fast/plot.svg.csv"), ",8,,true\n"));
+    CHECK(workspace.run("sweep s.yaml -o whole --smallest-capacity" + smallest).code == 0);
+    CHECK_FALSE(contains(workspace.read("whole/plot.svg.csv"), ",8,,true\n"));
   }
 
   TEST_CASE("mistakes in --plot are said before anything is simulated") {

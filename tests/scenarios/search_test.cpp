@@ -79,6 +79,40 @@ TEST_SUITE("unit") {
     CHECK(fault_of(std::string(500, '('), false).find("parentheses") != std::string::npos);
   }
 
+  TEST_CASE("what is compared or added is of one unit") {
+    struct Case {
+      const char* text;
+      FigureUnit unit;
+    };
+    const Case good[] = {
+        {"memory.device_used <= 72GiB", FigureUnit::kBytes},
+        {"memory.device_used <= 0.95 * hardware.hbm.capacity", FigureUnit::kBytes},
+        {"memory.device_used <= 0.95 * 80e9", FigureUnit::kBytes},  // bytes, as results say them
+        {"memory.device_used + 2 * 1GiB < (72GiB - 3MB)", FigureUnit::kBytes},
+        {"memory.device_used > 0", FigureUnit::kNone},
+        {"memory.device_used / hardware.hbm.capacity <= 0.95", FigureUnit::kNone},
+        {"time.step <= 2", FigureUnit::kSeconds},
+        {"-time.step >= -2s", FigureUnit::kSeconds},
+        {"memory.device_used / time.step <= 1TB/s", FigureUnit::kNone},
+        {"policies.optimal.gap <= 0.05", FigureUnit::kNone},
+        {"memory.peak.step <= 1", FigureUnit::kNone},
+        {"memory.peak.time <= 1s", FigureUnit::kSeconds}};
+    for (const Case& c : good) {
+      CAPTURE(c.text);
+      CHECK(Expression(c.text, true).unit() == c.unit);
+    }
+    const auto refused = [&](const char* text, const char* part) {
+      CAPTURE(text);
+      CHECK_THROWS_WITH_AS(Expression(text, true), doctest::Contains(part), std::invalid_argument);
+    };
+    refused("memory.device_used <= 72", "the number 72 beside bytes has no unit; write 72GiB");
+    refused("80 - 8 > memory.device_used", "the number 72 beside bytes has no unit");
+    refused("memory.device_used - 4 < 72GiB", "the number 4 beside bytes has no unit");
+    refused("memory.device_used < 3s", "bytes stand beside seconds");
+    refused("time.step <= 1GiB", "bytes stand beside seconds");
+    refused("time.step + memory.device_used <= 1", "bytes stand beside seconds");
+  }
+
   TEST_CASE("mistakes in a goal are reported where they are") {
     const auto refused = [&](const std::string& goal, const std::string& part) {
       const std::string error =

@@ -1,7 +1,4 @@
-#include "cli/text/figure_unit.hpp"
-
-#include <string>
-#include <vector>
+#include "scenarios/read/figure_unit.hpp"
 
 namespace tidemark {
 
@@ -14,16 +11,6 @@ FigureUnit unit_of(std::string_view figure) {
   if (figure.starts_with("memory.")) return counts ? FigureUnit::kNone : FigureUnit::kBytes;
   const bool share = last == "hidden_transfer_share" || figure.starts_with("time.breakdown.");
   return figure.starts_with("time.") && !share ? FigureUnit::kSeconds : FigureUnit::kNone;
-}
-
-FigureUnit unit_of(const Expression& expression) {
-  const std::vector<std::string>& names = expression.names();
-  const std::string& text = expression.text();
-  const bool compares = text.find_first_of("<>") != std::string::npos;
-  if (names.empty() || names.size() > (compares ? 2 : 1) || text.find('/') != std::string::npos)
-    return FigureUnit::kNone;
-  const FigureUnit unit = unit_of(std::string_view(names.front()));
-  return unit_of(std::string_view(names.back())) == unit ? unit : FigureUnit::kNone;
 }
 
 }  // namespace tidemark
