@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/core/value.hpp"
 
 namespace tidemark {
 namespace piped_files_detail {
@@ -69,7 +70,14 @@ void keep_piped(const std::string& path) {
   constexpr const char* kNoCopy = "this is a pipe, whose bytes cannot be kept in a temporary file";
   if (!copy) piped_files_detail::fail(path, kNoCopy);
   std::array<char, 1U << 16U> piece;
+  std::size_t kept = 0;
   while (const std::size_t count = piped_files_detail::read_piece(*descriptor, piece, path)) {
+    kept += count;
+    if (kept > kMaxFileBytes) {
+      throw UserError({.file = path}, {},
+                      fmt::format("larger than {} MiB, more than is kept of a pipe; write a file",
+                                  kMaxFileBytes >> 20));
+    }
     if (std::fwrite(piece.data(), 1, count, copy.get()) != count)
       piped_files_detail::fail(path, kNoCopy);
   }
