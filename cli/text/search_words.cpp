@@ -11,10 +11,10 @@
 
 #include <fmt/format.h>
 
-#include "scenarios/read/figure_unit.hpp"
 #include "cli/text/override_words.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
+#include "scenarios/read/figure_unit.hpp"
 
 namespace tidemark {
 namespace search_words_detail {

@@ -12,8 +12,8 @@ namespace tidemark {
 [[nodiscard]] bool is_open_file(const std::string& path);
 
 // If the path names a pipe that this process can read, reads it to its end into a file without a
-// name, which takes the pipe's place under the same path. Throws UserError: more than kMaxFileBytes,
-// or more than the temporary folder holds.
+// name, which takes the pipe's place under the same path. Throws UserError: more than
+// kMaxFileBytes, or more than the temporary folder holds.
 void keep_piped(const std::string& path);
 
 // Returns the folder that paths in a file are relative to: the working directory for what was
