@@ -38,6 +38,17 @@ void require_language_model(const Decoder& config) {
                              tidemark::quoted_excerpt(classes.front())));
 }
 
+// Says that the weights of a quantised checkpoint are not taken for such.
+std::string remark_on_quantisation(const Value& given) {
+  const Value* method = given.find("quant_method");
+  const std::string kind =
+      method != nullptr && method->is_scalar() ? fmt::format(" ({})", excerpt(method->scalar)) : "";
+  return fmt::format(
+      "the quantization_config{} of the model's file is passed over: weights are quantised by the "
+      "policies lora (base) and quantise_weights alone",
+      kind);
+}
+
 }  // namespace
 }  // namespace hf_config_detail
 
@@ -91,7 +102,11 @@ Graph import_hf_config(const Decoder& config, const std::string& name,
   for (const HfArchitecture& architecture : hf_architectures()) {
     if (architecture.model_type == model_type) {
       if (!architecture.chooses_class) hf_config_detail::require_language_model(config);
-      return architecture.build(config, name, options);
+      Graph graph = architecture.build(config, name, options);
+      if (const Value* given = config.value().find("quantization_config");
+          given != nullptr && !given->is_null())
+        graph.remarks.push_back(hf_config_detail::remark_on_quantisation(*given));
+      return graph;
     }
     known.emplace_back(architecture.model_type);
   }

@@ -1,5 +1,6 @@
 // Reads config.json of Hugging Face transformers. Only the architecture is read: weights, dtype and
-// generation settings do not matter here, and keys that are not known are ignored.
+// generation settings do not matter here, and keys that are not known are ignored. A
+// quantization_config is remarked on (Graph::remarks).
 #pragma once
 
 #include <cstdint>

@@ -72,6 +72,8 @@ struct Graph {
   bool fixes_samples = false;  // a file states their number: training.micro_batch can be no other
   std::int64_t tokens = 0;     // tokens per micro-batch; 0 for images
   int blocks = 0;              // repeated blocks, numbered 0 .. blocks-1
+  // Sentences on what the model's file says and the graph leaves out, for the warnings of points.
+  std::vector<std::string> remarks;
 
   LayerId add_layer(std::string layer_name, int block = kNoBlock);
   TensorId add_parameter(std::string parameter_name, Shape shape, DType dtype, LayerId layer,

@@ -189,6 +189,9 @@ class ForwardRewrites {
 Graph rewritten_model(const StepSpec& spec, TrainedModel& model) {
   Graph graph = run_pass(
       model.passes, "model", [&] { return build_forward(spec); }, check_forward);
+  for (std::string& remark : graph.remarks)
+    model.warnings.push_back(std::move(remark));
+  graph.remarks.clear();
   if (spec.training.framework->unrolls_recurrence) {
     graph = run_pass(
         model.passes, "unroll_recurrence", [&] { return unroll_recurrence(graph); }, check_forward);

@@ -211,6 +211,16 @@ TEST_SUITE("unit") {
           std::vector<std::string>{"results.csv", "results.json", "thesis.csv"});
   }
 
+  TEST_CASE("a run warns of what a model's file says and nothing comes of") {
+    const Workspace workspace;
+    workspace.write(
+        "m.json",
+        R"({"model_type": "gpt2", "vocab_size": 100, "n_embd": 64, "n_layer": 2, "n_head": 2, "n_positions": 64, "quantization_config": {"quant_method": "gptq"}})");
+    const Outcome outcome = workspace.run("run m.json --gpu h100-sxm-80gb --no-chart");
+    CHECK(outcome.code == 0);
+    CHECK(contains(outcome.out, "the quantization_config (gptq) of the model's file"));
+  }
+
   TEST_CASE("a link that leads nowhere is not suggested in its own place") {
     const Workspace workspace;
     std::filesystem::create_symlink("gone.yaml", workspace.folder() / "s.yaml");

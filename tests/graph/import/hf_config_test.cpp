@@ -131,6 +131,16 @@ TEST_SUITE("unit") {
     CHECK(error_of(with(kLlama, "head_dim", "null")) == "accepted");
   }
 
+  TEST_CASE("the quantisation of a checkpoint is remarked on, as nothing comes of it") {
+    CHECK(import(std::string(kLlama)).remarks.empty());
+    CHECK(import(with(kLlama, "quantization_config", "null")).remarks.empty());
+    const auto remarks =
+        import(with(kLlama, "quantization_config", R"({"quant_method": "fp8"})")).remarks;
+    REQUIRE(remarks.size() == 1);
+    CHECK(remarks.front().find("quantization_config (fp8)") != std::string::npos);
+    CHECK(import(with(kGpt2, "quantization_config", "[1]")).remarks.size() == 1);
+  }
+
   TEST_CASE("activations are composed where transformers composes them") {
     // NewGELUActivation has one tanh and one pow per layer.
     CHECK(count_of(import(std::string(kGpt2)), "tanh") == 2);
