@@ -120,8 +120,8 @@ void check_command_word(const CLI::App& program, std::span<const std::string> ar
                               hint, fmt::join(names, ", ")));
 }
 
-// An option that names a file or a folder to write must name one: a script whose variable is empty
-// would be told that all went well, and nothing would be written.
+// An option that names a file or a folder must name one: a script whose variable is empty would be
+// told that all went well, and nothing would be written.
 void refuse_empty_names(const CLI::App& command) {
   constexpr std::array<std::string_view, 3> kWritten{"DIR", "FILE", "OUT"};
   for (const CLI::Option* option : command.get_options()) {
@@ -130,8 +130,8 @@ void refuse_empty_names(const CLI::App& command) {
     if (std::find(kWritten.begin(), kWritten.end(), type) == kWritten.end()) continue;
     const std::vector<std::string>& given = option->results();
     if (std::find(given.begin(), given.end(), "") == given.end()) continue;
-    throw UserError(fmt::format(
-        "{}: the name is empty; name what to write, or leave the option out", option->get_name()));
+    throw UserError(fmt::format("{}: the name is empty; give one, or leave the option out",
+                                option->get_name()));
   }
 }
 
@@ -139,8 +139,10 @@ void refuse_empty_names(const CLI::App& command) {
 void keep_piped_arguments(std::span<const std::string> arguments) {
   for (const std::string& argument : arguments) {
     keep_piped(argument);
-    const std::size_t value = argument.find('=');
-    if (value != std::string::npos) keep_piped(argument.substr(value + 1));
+    // --set=hardware=/dev/fd/63 has two.
+    for (std::size_t at = argument.find('='); at != std::string::npos;
+         at = argument.find('=', at + 1))
+      keep_piped(argument.substr(at + 1));
   }
 }
 
@@ -167,7 +169,7 @@ int run_command_line(std::vector<std::string> arguments, const Console& console)
     return kExitBadInput;
   }
   check_command_word(program, arguments);
-  keep_piped_arguments(arguments);
+  const std::vector<std::string> given = arguments;
   try {
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
     program.parse(arguments);
@@ -187,6 +189,7 @@ int run_command_line(std::vector<std::string> arguments, const Console& console)
     throw UserError(fmt::format("{}\nsee: {} --help", error.what(), full_name(command)));
   }
   refuse_empty_names(parsed_command(program));
+  keep_piped_arguments(given);
   return execute(commands, console);
 }
 

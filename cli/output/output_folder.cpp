@@ -18,8 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // The files of the last report in the folder, one per line: bytes, time of the last change in
-// nanoseconds, name. What has changed since is the user's, whatever a list says that came with the
-// folder.
+// nanoseconds, name. What has changed since is the user's.
 constexpr const char* kList = ".tidemark-files";
 
 // Returns the line for a file; empty where it cannot be looked up.

@@ -11,6 +11,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -38,7 +40,8 @@ std::optional<int> descriptor_of(std::string_view path) {
 bool is_readable_pipe(int descriptor) {
   struct stat status {};
   if (fstat(descriptor, &status) != 0 || !S_ISFIFO(status.st_mode)) return false;
-  return (fcntl(descriptor, F_GETFL) & O_ACCMODE) != O_WRONLY;
+  // A named pipe that is open for both may be one to write to.
+  return (fcntl(descriptor, F_GETFL) & O_ACCMODE) == O_RDONLY;
 }
 
 [[noreturn]] void fail(const std::string& path, const char* what) {
@@ -52,7 +55,12 @@ std::size_t read_piece(int descriptor, std::array<char, 1U << 16U>& piece,
   while (true) {
     const ssize_t count = read(descriptor, piece.data(), piece.size());
     if (count >= 0) return static_cast<std::size_t>(count);
-    if (errno != EINTR) fail(path, "the pipe cannot be read");
+    if (errno == EAGAIN) {  // the pipe does not wait by itself
+      pollfd waiting{.fd = descriptor, .events = POLLIN, .revents = 0};
+      static_cast<void>(poll(&waiting, 1, -1));
+    } else if (errno != EINTR) {
+      fail(path, "the pipe cannot be read");
+    }
   }
 }
 
@@ -66,8 +74,10 @@ bool is_open_file(const std::string& path) {
 void keep_piped(const std::string& path) {
   const std::optional<int> descriptor = piped_files_detail::descriptor_of(path);
   if (!descriptor || !piped_files_detail::is_readable_pipe(*descriptor)) return;
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> copy(std::tmpfile(), &std::fclose);
-  constexpr const char* kNoCopy = "this is a pipe, whose bytes cannot be kept in a temporary file";
+  constexpr const char* kNoCopy = "this is a pipe, whose bytes cannot be kept";
+  const int memory = memfd_create("tidemark", MFD_CLOEXEC);
+  if (memory < 0) piped_files_detail::fail(path, kNoCopy);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> copy(fdopen(memory, "w+b"), &std::fclose);
   if (!copy) piped_files_detail::fail(path, kNoCopy);
   std::array<char, 1U << 16U> piece;
   std::size_t kept = 0;

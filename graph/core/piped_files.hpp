@@ -11,13 +11,13 @@ namespace tidemark {
 // Whether the path names an open file of this process: /dev/stdin, /dev/fd/N, /proc/self/fd/N.
 [[nodiscard]] bool is_open_file(const std::string& path);
 
-// If the path names a pipe that this process can read, reads it to its end into a file without a
-// name, which takes the pipe's place under the same path. Throws UserError: more than
-// kMaxFileBytes, or more than the temporary folder holds.
+// If the path names a pipe that this process can read, reads it to its end into a file in
+// memory, which takes the pipe's place under the same path. Throws UserError: more than
+// kMaxFileBytes, or more than there is memory for.
 void keep_piped(const std::string& path);
 
-// Returns the folder that paths in a file are relative to: the working directory for what was
-// handed over by a pipe.
+// Returns the folder that paths in a file are relative to: the working directory for an
+// open file of this process.
 [[nodiscard]] std::filesystem::path folder_of_file(const std::string& path);
 
 }  // namespace tidemark

@@ -61,6 +61,7 @@ class ExpressionParser {
     }
     skip_blanks();
     if (at_ < text_.size()) fail("expected the end, or one of + - * /");
+    if (!problem_.empty()) throw std::invalid_argument(problem_);
   }
 
  private:
@@ -149,10 +150,7 @@ class ExpressionParser {
     if (rate && std::isalpha(static_cast<unsigned char>(text_[at_ - 1])) != 0) at_ += 2;
     try {
       const Quantity quantity = parse_quantity(text_.substr(begin, at_ - begin));
-      // Nothing is nothing in every unit.
-      return add({.kind = TermKind::kNumber,
-                  .number = quantity.value,
-                  .unit = quantity.value == 0 ? FigureUnit::kNone : quantity.unit});
+      return add({.kind = TermKind::kNumber, .number = quantity.value, .unit = quantity.unit});
     } catch (const std::invalid_argument& error) {
       at_ = begin;
       fail(error.what());
@@ -175,18 +173,23 @@ class ExpressionParser {
     if (a == b) return a;
     const auto is = [&](FigureUnit unit) { return a == unit || b == unit; };
     if (is(FigureUnit::kBytes) && is(FigureUnit::kSeconds)) {
-      throw std::invalid_argument(
-          fmt::format("{}: bytes stand beside seconds", tidemark::quoted_excerpt(text_)));
+      note_problem("bytes stand beside seconds");
+      return FigureUnit::kNone;
     }
     if (is(FigureUnit::kSeconds)) return FigureUnit::kSeconds;  // as results say them
+    // Nothing is nothing in every unit.
     const double number = number_of(a == FigureUnit::kNumber ? left : right);
-    if (std::abs(number) < kLeastBytes) {
-      throw std::invalid_argument(
-          fmt::format("{}: the number {} beside bytes has no unit; write "
-                      "{}GiB",
-                      tidemark::quoted_excerpt(text_), number, number));
+    if (number != 0 && std::abs(number) < kLeastBytes) {
+      note_problem(fmt::format(
+          "the number {} beside bytes has no unit; write it with its unit, as 72GiB", number));
     }
     return FigureUnit::kBytes;
+  }
+
+  // Keeps the first mistake with units, which is said if the text can be read to its end.
+  void note_problem(const std::string& problem) {
+    if (!problem_.empty()) return;
+    problem_ = fmt::format("{}: {}", tidemark::quoted_excerpt(text_), problem);
   }
 
   // Returns the value of numbers that were written without a unit, which has no figure in it.
@@ -198,10 +201,20 @@ class ExpressionParser {
     if (kind == TermKind::kAdd || kind == TermKind::kSubtract) return common_unit(left, right);
     const FigureUnit a = out_.terms_[left].unit;
     const FigureUnit b = out_.terms_[right].unit;
-    if (b == FigureUnit::kNumber) return a;
-    if (kind == TermKind::kMultiply && a == FigureUnit::kNumber) return b;
+    if (a == FigureUnit::kNumber && b == FigureUnit::kNumber) return FigureUnit::kNumber;
+    if (kind != TermKind::kMultiply) return FigureUnit::kNone;
+    if (b == FigureUnit::kNumber && is_share(right)) return a;
+    if (a == FigureUnit::kNumber && is_share(left)) return b;
     return FigureUnit::kNone;
   }
+
+  // Whether a factor takes a share or a multiple. Others, as quotients, are there to change the
+  // unit: 1e-9 * memory.device_used, memory.device_used / 1e9.
+  bool is_share(std::size_t term) {
+    const double factor = std::abs(number_of(term));
+    return factor >= 1 / kMostMultiple && factor <= kMostMultiple;
+  }
+  static constexpr double kMostMultiple = 100;
 
   // A number without a unit that stands beside bytes and is less was meant in another unit.
   static constexpr double kLeastBytes = 1 << 20;
@@ -212,6 +225,7 @@ class ExpressionParser {
   const std::string& text_;
   std::size_t at_ = 0;
   int depth_ = 0;
+  std::string problem_;  // with units
 };
 
 Expression::Expression(std::string text, bool comparison) : text_(std::move(text)) {

@@ -176,6 +176,23 @@ TEST_SUITE("unit") {
     CHECK(workspace.run(replay, "gzip < t.csv |").out == direct.out);
     // Paths in a scenario that is piped in start from the working directory.
     CHECK(workspace.run("run /dev/stdin", "cat s.yaml |").code == 0);
+    // What is piped in decides whether a sweep's points are done.
+    workspace.write("sweep.yaml",
+                    "{model: {preset: gpt, layers: 1, width: 32, heads: 2, vocab: 64}, hardware: "
+                    "h100-sxm-80gb, sweep: {matrix: {training.micro_batch: [1, 2]}}}");
+    const std::string sweep = "sweep sweep.yaml -o out --resume --set=hardware=/dev/stdin";
+    CHECK(workspace.run(sweep, "echo 'extends: h100-sxm-80gb' |").code == 0);
+    const std::string before = workspace.read("out/results.csv");
+    CHECK(workspace.run(sweep, "echo 'extends: v100-sxm-32gb' |").code == 0);
+    CHECK(workspace.read("out/results.csv") != before);
+    // A mistake in the arguments is said before a pipe has ended.
+    CHECK(workspace.run("check /dev/stdin --bogus < late", "mkfifo late; exec 4<>late; timeout 5")
+              .code == 2);
+    // A named pipe that is open for both is left to the writer.
+    workspace.write("b.csv", "id,lower,upper,size\n1,0,3,1\n");
+    CHECK(
+        workspace.run("pack b.csv --out /dev/fd/3", "mkfifo both; exec 3<>both; timeout 5").code ==
+        0);
     // A named pipe gives its bytes to the first reader alone.
     REQUIRE(mkfifo((workspace.folder() / "pipe").c_str(), 0600) == 0);
     const Outcome named = workspace.run("replay allocator pipe --capacity 1GiB");

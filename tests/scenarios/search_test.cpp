@@ -89,7 +89,14 @@ TEST_SUITE("unit") {
         {"memory.device_used <= 0.95 * hardware.hbm.capacity", FigureUnit::kBytes},
         {"memory.device_used <= 0.95 * 80e9", FigureUnit::kBytes},  // bytes, as results say them
         {"memory.device_used + 2 * 1GiB < (72GiB - 3MB)", FigureUnit::kBytes},
-        {"memory.device_used > 0", FigureUnit::kNone},
+        {"memory.device_used > 0", FigureUnit::kBytes},
+        {"memory.device_used - 700MiB <= 0", FigureUnit::kBytes},
+        {"memory.device_used / 1e9 <= 72", FigureUnit::kNone},  // in GB
+        {"memory.device_used / 1024 / 1024 / 1024 <= 72", FigureUnit::kNone},
+        {"memory.device_used / (1024 * 1024 * 1024) <= 72", FigureUnit::kNone},
+        {"1e-9 * memory.device_used <= 72", FigureUnit::kNone},
+        {"1000 * time.step + memory.device_used / 1e9 <= 100", FigureUnit::kNone},
+        {"memory.device_used <= 72 * 1024 * 1024 * 1024", FigureUnit::kBytes},
         {"memory.device_used / hardware.hbm.capacity <= 0.95", FigureUnit::kNone},
         {"time.step <= 2", FigureUnit::kSeconds},
         {"-time.step >= -2s", FigureUnit::kSeconds},
@@ -105,7 +112,10 @@ TEST_SUITE("unit") {
       CAPTURE(text);
       CHECK_THROWS_WITH_AS(Expression(text, true), doctest::Contains(part), std::invalid_argument);
     };
-    refused("memory.device_used <= 72", "the number 72 beside bytes has no unit; write 72GiB");
+    refused("memory.device_used <= 72",
+            "the number 72 beside bytes has no unit; write it with its unit");
+    refused("memory.device_used <= 0 + 72", "the number 72 beside bytes has no unit");
+    refused("memory.device_used <= 72 * 2^30", "expected the end");
     refused("80 - 8 > memory.device_used", "the number 72 beside bytes has no unit");
     refused("memory.device_used - 4 < 72GiB", "the number 4 beside bytes has no unit");
     refused("memory.device_used < 3s", "bytes stand beside seconds");
