@@ -123,11 +123,11 @@ void check_command_word(const CLI::App& program, std::span<const std::string> ar
 // An option that names a file or a folder must name one: a script whose variable is empty would be
 // told that all went well, and nothing would be written.
 void refuse_empty_names(const CLI::App& command) {
-  constexpr std::array<std::string_view, 3> kWritten{"DIR", "FILE", "OUT"};
+  constexpr std::array<std::string_view, 3> kPathTypes{"DIR", "FILE", "OUT"};
   for (const CLI::Option* option : command.get_options()) {
     const std::string type = option->get_type_name();
     if (option->count() == 0 || option->get_positional()) continue;
-    if (std::find(kWritten.begin(), kWritten.end(), type) == kWritten.end()) continue;
+    if (std::find(kPathTypes.begin(), kPathTypes.end(), type) == kPathTypes.end()) continue;
     const std::vector<std::string>& given = option->results();
     if (std::find(given.begin(), given.end(), "") == given.end()) continue;
     throw UserError(fmt::format("{}: the name is empty; give one, or leave the option out",
@@ -135,11 +135,11 @@ void refuse_empty_names(const CLI::App& command) {
   }
 }
 
-// What a shell pipes into the program is named by an argument, or by the value of an option.
+// A shell names its pipes in arguments: as the whole of one, or as the value of an option or a key.
 void keep_piped_arguments(std::span<const std::string> arguments) {
   for (const std::string& argument : arguments) {
     keep_piped(argument);
-    // --set=hardware=/dev/fd/63 has two.
+    // A key is set behind two signs: --set=hardware=/dev/fd/63.
     for (std::size_t at = argument.find('='); at != std::string::npos;
          at = argument.find('=', at + 1))
       keep_piped(argument.substr(at + 1));
@@ -156,7 +156,7 @@ int execute(const Commands& commands, const Console& console) {
   return code;
 }
 
-int run_command_line(std::vector<std::string> arguments, const Console& console) {
+int run_command_line(const std::vector<std::string>& arguments, const Console& console) {
   CLI::App program(kAbout, "tidemark");
   program.footer(kProgramExamples);
   program.set_version_flag("--version", fmt::format("tidemark {}", kVersion));
@@ -169,10 +169,9 @@ int run_command_line(std::vector<std::string> arguments, const Console& console)
     return kExitBadInput;
   }
   check_command_word(program, arguments);
-  const std::vector<std::string> given = arguments;
   try {
-    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
-    program.parse(arguments);
+    // CLI11 takes them from the back.
+    program.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::CallForHelp&) {
     // Prints the help of the command, if one was named.
     print(wrap_meanings(program.help(), console.terminal ? console.width : 0));
@@ -189,7 +188,7 @@ int run_command_line(std::vector<std::string> arguments, const Console& console)
     throw UserError(fmt::format("{}\nsee: {} --help", error.what(), full_name(command)));
   }
   refuse_empty_names(parsed_command(program));
-  keep_piped_arguments(given);
+  keep_piped_arguments(arguments);
   return execute(commands, console);
 }
 

@@ -1,6 +1,6 @@
 #include "cli/output/output_folder.hpp"
 
-#include <algorithm>
+#include <cstddef>
 #include <set>
 #include <system_error>
 
@@ -17,8 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The files of the last report in the folder, one per line: bytes, time of the last change in
-// nanoseconds, name. What has changed since is the user's.
+// The list of the last report's files in the folder, one per line: bytes, time of the last change
+// in seconds to the nanosecond, name. What has changed since is the user's.
 constexpr const char* kList = ".tidemark-files";
 
 // Returns the line for a file; empty where it cannot be looked up.
@@ -35,12 +35,12 @@ std::set<std::string> unchanged_files(const fs::path& folder) {
   const fs::path list = folder / kList;
   std::ifstream known(is_file(list) ? list : fs::path());
   for (std::string line; std::getline(known, line);) {
-    const std::string name = line.substr(std::min(line.find(' ', line.find(' ') + 1), line.size()));
-    if (name.size() < 2) continue;
-    // A name alone: a damaged list must not reach beyond the folder.
-    const std::string file = name.substr(1);
-    if (fs::path(file).filename() != file) continue;
-    if (line_of(folder / file, file) == line) files.insert(file);
+    const std::size_t behind_time = line.find(' ', line.find(' ') + 1);
+    if (behind_time == std::string::npos) continue;  // as earlier versions wrote: a name alone
+    const std::string name = line.substr(behind_time + 1);
+    // A damaged list must not reach beyond the folder.
+    if (fs::path(name).filename() != name) continue;
+    if (line_of(folder / name, name) == line) files.insert(name);
   }
   return files;
 }

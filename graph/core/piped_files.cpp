@@ -67,10 +67,6 @@ std::size_t read_piece(int descriptor, std::array<char, 1U << 16U>& piece,
 }  // namespace
 }  // namespace piped_files_detail
 
-bool is_open_file(const std::string& path) {
-  return piped_files_detail::descriptor_of(path).has_value();
-}
-
 void keep_piped(const std::string& path) {
   const std::optional<int> descriptor = piped_files_detail::descriptor_of(path);
   if (!descriptor || !piped_files_detail::is_readable_pipe(*descriptor)) return;
@@ -97,7 +93,7 @@ void keep_piped(const std::string& path) {
 }
 
 std::filesystem::path folder_of_file(const std::string& path) {
-  if (is_open_file(path)) return {};
+  if (piped_files_detail::descriptor_of(path)) return {};
   return std::filesystem::path(path).parent_path();
 }
 

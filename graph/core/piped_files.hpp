@@ -8,12 +8,9 @@
 
 namespace tidemark {
 
-// Whether the path names an open file of this process: /dev/stdin, /dev/fd/N, /proc/self/fd/N.
-[[nodiscard]] bool is_open_file(const std::string& path);
-
-// If the path names a pipe that this process can read, reads it to its end into a file in
-// memory, which takes the pipe's place under the same path. Throws UserError: more than
-// kMaxFileBytes, or more than there is memory for.
+// If the path is /dev/stdin, /dev/fd/N or /proc/self/fd/N, and names a pipe that is open to be
+// read, reads it to its end into a file in memory, which takes the pipe's place under the same
+// path. Throws UserError: more than kMaxFileBytes, or more than there is memory for.
 void keep_piped(const std::string& path);
 
 // Returns the folder that paths in a file are relative to: the working directory for an

@@ -37,7 +37,7 @@ class Expression {
   Expression(std::string text, bool comparison);
   [[nodiscard]] const std::string& text() const { return text_; }
   [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
-  // Unit of a sum, or of both sides of a comparison.
+  // Returns the unit of a sum, or of both sides of a comparison.
   [[nodiscard]] FigureUnit unit() const { return unit_; }
   [[nodiscard]] double value(const FigureLookup& figures) const;  // value of a sum
   [[nodiscard]] bool holds(const FigureLookup& figures) const;    // truth of a comparison
@@ -74,6 +74,7 @@ class Expression {
   bool strict_ = false;
 };
 
+// A number in the unit that results have: bytes, seconds, bytes/s or FLOP/s.
 struct Quantity {
   double value = 0;
   FigureUnit unit = FigureUnit::kNone;

@@ -87,6 +87,7 @@ TEST_SUITE("unit") {
     CHECK(workspace.run("sweep s.yaml -o fast" + smallest).code == 0);
     CHECK(contains(workspace.read("fast/plot.svg.csv"), ",8,,true\n"));
     CHECK(workspace.run("sweep s.yaml -o whole --smallest-capacity" + smallest).code == 0);
+    CHECK(contains(workspace.read("whole/plot.svg.csv"), ",8,"));
     CHECK_FALSE(contains(workspace.read("whole/plot.svg.csv"), ",8,,true\n"));
   }
 

@@ -176,7 +176,7 @@ TEST_SUITE("unit") {
     CHECK(workspace.run(replay, "gzip < t.csv |").out == direct.out);
     // Paths in a scenario that is piped in start from the working directory.
     CHECK(workspace.run("run /dev/stdin", "cat s.yaml |").code == 0);
-    // What is piped in decides whether a sweep's points are done.
+    // A sweep simulates its points again when other bytes come through the same path.
     workspace.write("sweep.yaml",
                     "{model: {preset: gpt, layers: 1, width: 32, heads: 2, vocab: 64}, hardware: "
                     "h100-sxm-80gb, sweep: {matrix: {training.micro_batch: [1, 2]}}}");
