@@ -34,7 +34,6 @@
 #include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
 #include "graph/core/heap.hpp"
-#include "graph/core/piped_files.hpp"
 #include "plots/table.hpp"
 #include "tidemark/version.hpp"
 
@@ -120,29 +119,20 @@ void check_command_word(const CLI::App& program, std::span<const std::string> ar
                               hint, fmt::join(names, ", ")));
 }
 
-// An option that names a file or a folder must name one: a script whose variable is empty would be
-// told that all went well, and nothing would be written.
+// An argument that names a file or a folder must name one: a script whose variable is empty would
+// be told that all went well, and nothing would be written.
 void refuse_empty_names(const CLI::App& command) {
   constexpr std::array<std::string_view, 3> kPathTypes{"DIR", "FILE", "OUT"};
   for (const CLI::Option* option : command.get_options()) {
     const std::string type = option->get_type_name();
-    if (option->count() == 0 || option->get_positional()) continue;
-    if (std::find(kPathTypes.begin(), kPathTypes.end(), type) == kPathTypes.end()) continue;
+    const bool positional = option->get_positional();
+    const bool path = std::find(kPathTypes.begin(), kPathTypes.end(), type) != kPathTypes.end();
+    if (option->count() == 0 || !(positional || path)) continue;
     const std::vector<std::string>& given = option->results();
     if (std::find(given.begin(), given.end(), "") == given.end()) continue;
-    throw UserError(fmt::format("{}: the name is empty; give one, or leave the option out",
-                                option->get_name()));
-  }
-}
-
-// A shell names its pipes in arguments: as the whole of one, or as the value of an option or a key.
-void keep_piped_arguments(std::span<const std::string> arguments) {
-  for (const std::string& argument : arguments) {
-    keep_piped(argument);
-    // A key is set behind two signs: --set=hardware=/dev/fd/63.
-    for (std::size_t at = argument.find('='); at != std::string::npos;
-         at = argument.find('=', at + 1))
-      keep_piped(argument.substr(at + 1));
+    throw UserError(fmt::format("{}: the name is empty; give one{}",
+                                option->get_name(positional, true),
+                                positional ? "" : ", or leave the option out"));
   }
 }
 
@@ -188,7 +178,6 @@ int run_command_line(const std::vector<std::string>& arguments, const Console& c
     throw UserError(fmt::format("{}\nsee: {} --help", error.what(), full_name(command)));
   }
   refuse_empty_names(parsed_command(program));
-  keep_piped_arguments(arguments);
   return execute(commands, console);
 }
 

@@ -10,6 +10,7 @@
 #include "cli/commands/command.hpp"
 #include "cli/text/device_template.hpp"
 #include "graph/core/errors.hpp"
+#include "graph/core/temporary_files.hpp"
 #include "hwprofiles/gpu_names.hpp"
 #include "scenarios/read/environment.hpp"
 
@@ -138,7 +139,7 @@ int InitCommand::execute(const Console& console) const {
       std::fwrite(draft.text.data(), 1, draft.text.size(), out) == draft.text.size();
   if (std::fclose(out) != 0 || !written) {
     std::remove(draft.name.c_str());
-    throw UserError({.file = draft.name}, {}, "cannot be written (is the disk full?)");
+    throw UserError({.file = draft.name}, {}, kNotWritten);
   }
   print(fmt::format("wrote {}; next: {}\n", draft.name, draft.next));
   return kExitFits;

@@ -29,20 +29,28 @@ std::string line_of(const fs::path& file, const std::string& name) {
                      status.st_mtim.tv_nsec, name);
 }
 
-// Returns the files of the last report that are as it wrote them.
-std::set<std::string> unchanged_files(const fs::path& folder) {
-  std::set<std::string> files;
+struct EarlierReport {
+  std::set<std::string> unchanged;  // files that are as it wrote them
+  std::set<std::string> changed;  // files that have been changed since, or of which that is unknown
+};
+
+EarlierReport earlier_report(const fs::path& folder) {
+  EarlierReport earlier;
   const fs::path list = folder / kList;
   std::ifstream known(is_file(list) ? list : fs::path());
   for (std::string line; std::getline(known, line);) {
+    // Earlier versions wrote a name alone.
     const std::size_t behind_time = line.find(' ', line.find(' ') + 1);
-    if (behind_time == std::string::npos) continue;  // as earlier versions wrote: a name alone
-    const std::string name = line.substr(behind_time + 1);
+    const std::string name = behind_time == std::string::npos ? line : line.substr(behind_time + 1);
     // A damaged list must not reach beyond the folder.
-    if (fs::path(name).filename() != name) continue;
-    if (line_of(folder / name, name) == line) files.insert(name);
+    if (name.empty() || fs::path(name).filename() != name) continue;
+    if (line_of(folder / name, name) == line) {
+      earlier.unchanged.insert(name);
+    } else if (is_file(folder / name)) {
+      earlier.changed.insert(name);
+    }
   }
-  return files;
+  return earlier;
 }
 
 [[noreturn]] void fail(const fs::path& path, const std::string& problem) {
@@ -101,8 +109,7 @@ void OutputFolder::close() {
   for (File& file : files_) {
     if (!file.stream->is_open()) continue;
     file.stream->close();
-    if (file.stream->fail())
-      output_folder_detail::fail(file.final_path, "cannot be written (is the disk full?)");
+    if (file.stream->fail()) output_folder_detail::fail(file.final_path, kNotWritten);
   }
 }
 
@@ -120,20 +127,22 @@ void OutputFolder::commit() {
 }
 
 void OutputFolder::commit_replacing() {
-  std::set<std::string> stale = output_folder_detail::unchanged_files(folder_);
+  output_folder_detail::EarlierReport earlier = output_folder_detail::earlier_report(folder_);
   close();
   std::string lines;
   for (const File& file : files_) {
     const std::string name = file.final_path.filename().string();
     lines += output_folder_detail::line_of(file.temporary, name) + '\n';
-    stale.erase(name);
+    earlier.unchanged.erase(name);
+    earlier.changed.erase(name);
   }
   add(output_folder_detail::kList) << lines;
   commit();
   files_.pop_back();  // the list itself is no result
   std::error_code error;
-  for (const std::string& name : stale)
+  for (const std::string& name : earlier.unchanged)
     std::filesystem::remove(folder_ / name, error);
+  left_.assign(earlier.changed.begin(), earlier.changed.end());
 }
 
 std::vector<std::string> OutputFolder::written() const {

@@ -26,6 +26,8 @@ class OutputFolder {
   // nobody has changed.
   void commit_replacing();
   [[nodiscard]] std::vector<std::string> written() const;  // paths, for the user
+  // Returns the names of files of that last commit which may have been changed and are still there.
+  [[nodiscard]] const std::vector<std::string>& left() const { return left_; }
 
  private:
   void close();
@@ -39,6 +41,7 @@ class OutputFolder {
   std::filesystem::path folder_;
   std::vector<std::filesystem::path> made_;  // folders that were made, outermost first
   std::vector<File> files_;
+  std::vector<std::string> left_;
   bool committed_ = false;
 };
 

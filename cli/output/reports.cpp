@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -30,6 +31,14 @@ void add_results(OutputFolder& output, const ReportFiles& files,
     }
     if (format.add_points != nullptr && files.wants(format.name)) format.add_points(output, points);
   }
+}
+
+// Returns the first names of a list, and how many more there are.
+std::string some_of(std::span<const std::string> names) {
+  constexpr std::size_t kNamed = 6;
+  const std::size_t named = std::min(names.size(), kNamed);
+  const std::string text = fmt::format("{}", fmt::join(names.first(named), ", "));
+  return names.size() > named ? fmt::format("{} and {} more", text, names.size() - named) : text;
 }
 
 }  // namespace
@@ -175,14 +184,12 @@ std::vector<PlotRequest> parse_plots(const std::vector<std::string>& texts,
 }
 
 void say_written(const OutputFolder& output) {
-  constexpr std::size_t kNamed = 6;
-  const std::vector<std::string> paths = output.written();
-  if (paths.empty()) return;
-  std::string names;
-  for (std::size_t i = 0; i < std::min(paths.size(), kNamed); ++i)
-    names += fmt::format("{}{}", i == 0 ? "" : ", ", paths[i]);
-  if (paths.size() > kNamed) names += fmt::format(" and {} more", paths.size() - kNamed);
-  print_note(fmt::format("wrote {}", names));
+  const std::vector<std::string> written = output.written();
+  if (written.empty()) return;
+  print_note(fmt::format("wrote {}", reports_detail::some_of(written)));
+  if (output.left().empty()) return;
+  print_note(fmt::format("kept, of an earlier report and perhaps changed since: {}",
+                         reports_detail::some_of(output.left())));
 }
 
 void check_writable(const std::string& folder) {

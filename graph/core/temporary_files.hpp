@@ -9,6 +9,10 @@
 
 namespace tidemark {
 
+// What is said of a file whose bytes could not be written.
+inline constexpr const char* kNotWritten =
+    "cannot be written (is the disk full? is a file's size limited, ulimit -f?)";
+
 // Creates the hidden file for `file` anew and returns its path; empty where that fails. What lies
 // there already is removed: no link that somebody has placed there is followed.
 [[nodiscard]] std::filesystem::path new_temporary(const std::filesystem::path& file);

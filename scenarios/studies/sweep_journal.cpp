@@ -240,7 +240,7 @@ SweepJournal::SweepJournal(const std::string& folder, const SweepIdentity& sweep
   file_.flush();
   if (!file_) {
     std::filesystem::remove(fresh, error);
-    sweep_journal_detail::fail(path_, "cannot be written (is the disk full?)");
+    sweep_journal_detail::fail(path_, kNotWritten);
   }
   if (!earlier.empty()) std::filesystem::rename(path_, earlier, error);
   if (!error) std::filesystem::rename(fresh, path_, error);
@@ -250,7 +250,7 @@ SweepJournal::SweepJournal(const std::string& folder, const SweepIdentity& sweep
 
 void SweepJournal::add(std::size_t index, const PointResult& result) {
   file_ << sweep_journal_detail::line_of(index, sweep_.keys[index], result) << std::flush;
-  if (!file_) sweep_journal_detail::fail(path_, "cannot be written (is the disk full?)");
+  if (!file_) sweep_journal_detail::fail(path_, kNotWritten);
 }
 
 namespace sweep_journal_detail {
