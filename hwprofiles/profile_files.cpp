@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/paths.hpp"
+#include "graph/core/piped_files.hpp"
 #include "hwprofiles/assumed_figures.hpp"
 #include "hwprofiles/device_profile.hpp"
 #include "hwprofiles/gpu_names.hpp"
@@ -133,8 +134,8 @@ const Value& read_profile(const std::string& file, std::span<const std::string> 
     throw UserError(extends->location, key, "expected the name or the path of a profile");
   }
   open_files.push_back(identity);
-  const std::string base_file = find_profile(
-      extends->scalar, folders, fs::path(file).parent_path().string(), extends->location);
+  const std::string base_file =
+      find_profile(extends->scalar, folders, folder_of_file(file).string(), extends->location);
   const std::string base_identity = identity_of_path(base_file).string();
   if (std::find(open_files.begin(), open_files.end(), base_identity) != open_files.end()) {
     throw UserError(extends->location, key, "a profile cannot extend itself");

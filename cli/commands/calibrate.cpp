@@ -13,6 +13,7 @@
 #include "cli/text/measured_report.hpp"
 #include "graph/core/errors.hpp"
 #include "graph/core/paths.hpp"
+#include "graph/core/piped_files.hpp"
 #include "hwprofiles/calibrate/calibrate.hpp"
 #include "plots/table.hpp"
 #include "scenarios/measured/measured_files.hpp"
@@ -168,6 +169,10 @@ int CalibrateCommand::execute(const Console& console) const {
   const CalibrationOptions options{
       .held_out = number_option<double>("held-out", held_out, "a share from 0 to 0.9",
                                         [](double share) { return share >= 0 && share <= 0.9; })};
+  if (is_open_file_of_process(profile)) {
+    throw UserError(
+        "the new profile would extend a pipe, which is gone when it is read; give a file");
+  }
   const DeviceProfile device = load_device_profile(profile, environment.profile_folders);
   const std::optional<DType> range_type = matrix_type_option("dtype", dtype);
   std::vector<MeasuredTable> read;

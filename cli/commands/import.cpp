@@ -9,6 +9,7 @@
 #include "cli/commands/command.hpp"
 #include "graph/core/errors.hpp"
 #include "graph/core/paths.hpp"
+#include "graph/core/piped_files.hpp"
 #include "graph/core/printable.hpp"
 #include "scenarios/import/import_settings.hpp"
 #include "scenarios/read/environment.hpp"
@@ -119,6 +120,10 @@ Exit codes: 0 imported; 2 bad input; 3 internal error.)");
 }
 
 int ImportCommand::execute(const Console& console) const {
+  if (is_open_file_of_process(model)) {
+    throw UserError(
+        "--model: the scenario would name a pipe, which is gone when it is run; give a file");
+  }
   if (!output.empty() && identity_of_path(file) == identity_of_path(output))
     throw UserError(fmt::format("--output: {} is the file that is imported", output));
   const Environment environment = default_environment(console.program);

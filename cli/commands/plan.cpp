@@ -21,12 +21,15 @@
 #include "graph/core/decoder.hpp"
 #include "graph/core/document.hpp"
 #include "graph/core/errors.hpp"
+#include "graph/core/paths.hpp"
+#include "graph/core/piped_files.hpp"
 #include "graph/import/cost_graph.hpp"
 #include "policies/plan_policies.hpp"
 #include "policies/solver/plan_policy.hpp"
 #include "policies/solver/plan_request.hpp"
 #include "scenarios/read/decode_parts.hpp"
 #include "scenarios/read/scenario.hpp"
+#include "scenarios/read/short_form.hpp"
 #include "sim/step/compile.hpp"
 #include "tidemark/version.hpp"
 
@@ -95,18 +98,19 @@ struct Planned {
 // Returns the graph of a file with nodes, or one micro-batch of a scenario's or a model's step.
 Planned planned_graph(const ScenarioInput& input, const Console& console) {
   const std::string& name = input.names.front();
-  std::error_code error;
-  const bool file = std::filesystem::is_regular_file(name, error);
-  if (file && input.gpu.empty() && name.ends_with(".json")) {
+  const bool piped = is_open_file_of_process(name);
+  if (input.gpu.empty() && is_file(name) && (name.ends_with(".json") || piped) &&
+      !is_onnx_file(name)) {
     const Value document = read_document(name);
     // The decoder names the place of what a graph lacks; for another kind of file the error says
     // that it is one.
     if (document.find("nodes") != nullptr || document.find("fixed_bytes") != nullptr) {
       return {.costs = decode_cost_graph(Decoder(document))};
     }
-    throw UserError(fmt::format(
-        "{} is no cost graph: it has no nodes and no fixed_bytes; for a model, add --gpu NAME",
-        name));
+    if (!piped)
+      throw UserError(fmt::format(
+          "{} is no cost graph: it has no nodes and no fixed_bytes; for a model, add --gpu NAME",
+          name));
   }
   const Scenario scenario = input.first_point(input.environment(console));
   if (!scenario.turns.empty()) {

@@ -12,6 +12,7 @@
 #include "cli/text/json_text.hpp"
 #include "cli/text/wording.hpp"
 #include "graph/core/errors.hpp"
+#include "graph/core/piped_files.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
 #include "scenarios/read/environment.hpp"
@@ -38,6 +39,7 @@ Examples:
   tidemark price operators.csv --gpu a100-sxm-80gb --json)";
 
 bool is_table(const std::string& what) {
+  if (is_open_file_of_process(what)) return true;
   return what.find(' ') == std::string::npos && std::filesystem::path(what).extension() == ".csv";
 }
 

@@ -12,12 +12,14 @@
 #include "cli/output/results_sqlite.hpp"
 #include "graph/core/errors.hpp"
 #include "graph/core/paths.hpp"
+#include "graph/core/piped_files.hpp"
 #include "graph/core/printable.hpp"
 #include "graph/import/layer_model.hpp"
 #include "graph/models/preset.hpp"
 #include "plots/report/html_report.hpp"
 #include "scenarios/read/environment.hpp"
 #include "scenarios/read/other_names.hpp"
+#include "scenarios/read/short_form.hpp"
 #include "tidemark/version.hpp"
 
 namespace tidemark {
@@ -33,6 +35,18 @@ bool is_layer_file(const std::string& name) {
   return is_yaml(name) && is_file(name) && is_layer_model(read_document(name));
 }
 
+// Throws UserError if a file is a model, which is no scenario.
+void refuse_model_file(const std::string& name) {
+  const bool json = name.ends_with(".json");
+  if (!is_onnx_file(name)) {
+    if (!json && !is_open_file_of_process(name)) return;
+    const Value document = read_document(name);
+    if (document.find("model") != nullptr) return;
+    if (!json && kind_of_model_document(document).empty()) return;
+  }
+  throw UserError(fmt::format("{} is no scenario; to run a model file, add --gpu NAME", name));
+}
+
 // Explains a name that is no file before reading it says only that it is missing.
 void check_scenario_name(const std::string& name) {
   if (is_layer_file(name)) {
@@ -43,10 +57,8 @@ void check_scenario_name(const std::string& name) {
   }
   const bool recorded = name.ends_with(".pickle") || name.ends_with(".pkl");
   if (is_yaml(name) || (!recorded && path_exists(name))) {
-    const bool onnx = name.ends_with(".onnx");
-    if ((!name.ends_with(".json") && !onnx) || !path_exists(name)) return;
-    if (!onnx && read_document(name).find("model") != nullptr) return;
-    throw UserError(fmt::format("{} is no scenario; to run a model file, add --gpu NAME", name));
+    if (is_file(name)) refuse_model_file(name);
+    return;
   }
   if (recorded) {
     throw UserError(fmt::format(
@@ -70,7 +82,7 @@ void check_scenario_name(const std::string& name) {
 
 // Returns a file's name without its folders: a picture may be passed on, and must not show them.
 std::string without_folders(const std::string& name) {
-  return std::filesystem::path(name).filename().string();
+  return is_open_file_of_process(name) ? name : std::filesystem::path(name).filename().string();
 }
 
 // Returns a word as a shell reads it.

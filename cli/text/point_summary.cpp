@@ -10,6 +10,8 @@
 #include "cli/text/generation_lines.hpp"
 #include "cli/text/time_report.hpp"
 #include "cli/text/transfer_report.hpp"
+#include "graph/core/paths.hpp"
+#include "graph/core/piped_files.hpp"
 #include "graph/core/printable.hpp"
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
@@ -339,9 +341,9 @@ std::string Summary::text() const {
 static std::string model_name(const std::string& name) {
   const std::filesystem::path path(name);
   const std::string ending = path.extension().string();
-  if (ending != ".json" && ending != ".onnx" && ending != ".yaml" && ending != ".yml") return name;
-  const bool config = path.stem() == "config" && path.has_parent_path();
-  return (config ? path.parent_path().filename() : path.stem()).string();
+  const bool file = ending == ".json" || ending == ".onnx" || ending == ".yaml" ||
+                    ending == ".yml" || is_open_file_of_process(path);
+  return file ? title_of_file(path) : name;
 }
 
 // Names the optimizer, or those of the turns of a step.

@@ -15,6 +15,7 @@
 #include "graph/core/document_builder.hpp"
 #include "graph/core/json_reader.hpp"
 #include "graph/core/paths.hpp"
+#include "graph/core/piped_files.hpp"
 #include "graph/core/words.hpp"
 #include "graph/core/yaml_reader.hpp"
 
@@ -79,19 +80,6 @@ void check_text(std::string_view text, const std::string& file) {
   }
 }
 
-// "; did you mean 'scenario.yaml'?" if the folder has a file of nearly this name. A link that leads
-// nowhere is not suggested in its own place.
-std::string similar_file(const std::filesystem::path& path) {
-  constexpr std::size_t kMaxListed = 1000;
-  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
-  const std::string name = path.filename().string();
-  std::vector<std::string> names = names_in_folder(folder, kMaxListed);
-  std::error_code error;
-  if (std::erase(names, name) > 0 && std::filesystem::is_symlink(path, error))
-    return ": it is a link to a file that does not exist";
-  return did_you_mean(name, names);
-}
-
 }  // namespace
 }  // namespace document_detail
 
@@ -136,13 +124,12 @@ std::string read_text_file(const std::string& path) {
   if (path.empty()) throw UserError("a file name is empty");
   if (path.find('\0') != std::string::npos) fail("a file name may not contain a NUL character");
   if (is_folder(path)) fail("this is a folder, not a file");
+  keep_piped(path);
   errno = 0;
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> stream(std::fopen(path.c_str(), "rb"),
                                                                &std::fclose);
   if (!stream) {
-    const int reason = errno;
-    if (reason == ENOENT) fail("no such file" + document_detail::similar_file(path));
-    fail("cannot be opened: " + std::generic_category().message(reason));
+    fail(why_not_opened(path));
   }
   std::string text;
   std::error_code error;

@@ -1,14 +1,47 @@
 #include "graph/core/paths.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <system_error>
 
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/core/piped_files.hpp"
 
 namespace tidemark {
+namespace paths_detail {
+namespace {
+
+// "; did you mean 'scenario.yaml'?" if the folder has a file of nearly this name. A link that leads
+// nowhere is not suggested in its own place.
+std::string similar_file(const std::filesystem::path& path) {
+  constexpr std::size_t kMaxListed = 1000;
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  const std::string name = path.filename().string();
+  std::vector<std::string> names = names_in_folder(folder, kMaxListed);
+  std::error_code error;
+  if (std::erase(names, name) > 0 && std::filesystem::is_symlink(path, error))
+    return ": it is a link to a file that does not exist";
+  return did_you_mean(name, names);
+}
+
+}  // namespace
+}  // namespace paths_detail
+
+std::string why_not_opened(const std::filesystem::path& path) {
+  const int reason = errno;
+  if (reason == ENOENT) return "no such file" + paths_detail::similar_file(path);
+  return "cannot be opened: " + std::generic_category().message(reason);
+}
+
+std::string title_of_file(const std::filesystem::path& path) {
+  if (is_open_file_of_process(path)) return "pipe";
+  const std::string stem = path.stem().string();
+  const std::string folder = path.parent_path().filename().string();
+  return stem == "config" && !folder.empty() ? folder : stem;
+}
 
 bool path_exists(const std::filesystem::path& path) {
   std::error_code error;
@@ -16,6 +49,7 @@ bool path_exists(const std::filesystem::path& path) {
 }
 
 bool is_file(const std::filesystem::path& path) {
+  keep_piped(path.string());
   std::error_code error;
   return std::filesystem::is_regular_file(path, error);
 }
@@ -40,7 +74,8 @@ std::filesystem::path absolute_path(const std::filesystem::path& path) {
 std::filesystem::path identity_of_path(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::path identity = std::filesystem::weakly_canonical(path, error);
-  return error ? path : identity;
+  // The link of a file in memory leads nowhere, and not one of two such files.
+  return error || (path_exists(path) && !path_exists(identity)) ? path : identity;
 }
 
 std::vector<std::string> names_in_folder(const std::filesystem::path& folder, std::size_t most) {

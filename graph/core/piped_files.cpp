@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdio>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -24,7 +25,9 @@ namespace piped_files_detail {
 namespace {
 
 // Returns the number of the open file that a path names.
-std::optional<int> descriptor_of(std::string_view path) {
+std::optional<int> descriptor_of(const std::filesystem::path& named) {
+  const std::string normal = named.lexically_normal().string();
+  std::string_view path = normal;
   if (path == "/dev/stdin") return STDIN_FILENO;
   for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {
     if (!path.starts_with(folder)) continue;
@@ -67,9 +70,17 @@ std::size_t read_piece(int descriptor, std::array<char, 1U << 16U>& piece,
 }  // namespace
 }  // namespace piped_files_detail
 
+bool is_open_file_of_process(const std::filesystem::path& path) {
+  return piped_files_detail::descriptor_of(path).has_value();
+}
+
 void keep_piped(const std::string& path) {
   const std::optional<int> descriptor = piped_files_detail::descriptor_of(path);
-  if (!descriptor || !piped_files_detail::is_readable_pipe(*descriptor)) return;
+  if (!descriptor) return;
+  // Points of a sweep may open the same file at once.
+  static std::mutex one_reader;
+  const std::scoped_lock lock(one_reader);
+  if (!piped_files_detail::is_readable_pipe(*descriptor)) return;
   constexpr const char* kNoCopy = "this is a pipe, whose bytes cannot be kept";
   const int memory = memfd_create("tidemark", MFD_CLOEXEC);
   if (memory < 0) piped_files_detail::fail(path, kNoCopy);
@@ -93,7 +104,7 @@ void keep_piped(const std::string& path) {
 }
 
 std::filesystem::path folder_of_file(const std::string& path) {
-  if (piped_files_detail::descriptor_of(path)) return {};
+  if (is_open_file_of_process(path)) return {};
   return std::filesystem::path(path).parent_path();
 }
 

@@ -2,27 +2,19 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "graph/core/document.hpp"
+#include "graph/core/paths.hpp"
 #include "graph/models/model_limits.hpp"
 
 namespace tidemark {
 
 namespace hf_config_detail {
 namespace {
-
-// "llama-3-8b" for llama-3-8b.json and for llama-3-8b/config.json.
-std::string model_name(const std::string& path) {
-  const std::filesystem::path file(path);
-  const std::string stem = file.stem().string();
-  const std::string folder = file.parent_path().filename().string();
-  return stem == "config" && !folder.empty() ? folder : stem;
-}
 
 // Classifiers, reward models and bare models of the same architecture have another head, or none.
 void require_language_model(const Decoder& config) {
@@ -118,7 +110,7 @@ Graph import_hf_config(const Decoder& config, const std::string& name,
 
 Graph import_hf_config(const std::string& path, const ModelOptions& options) {
   const Value document = read_document(path);
-  return import_hf_config(Decoder(document), hf_config_detail::model_name(path), options);
+  return import_hf_config(Decoder(document), title_of_file(path), options);
 }
 
 std::int64_t hf_labels(const Decoder& config) {

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/core/piped_files.hpp"
 #include "graph/rewrite/partition/partition_errors.hpp"
 #include "policies/rewrite/entries.hpp"
 #include "policies/rewrite/pipeline_table.hpp"
@@ -98,8 +99,7 @@ PipelineSplit decode_split(const Decoder& d, PipelineOptions& options) {
 // Returns the file of a table, which is relative to the file that names it.
 std::string table_file(const Decoder& schedule) {
   const std::filesystem::path named = schedule.required<std::string>("table");
-  const std::filesystem::path from = schedule.location().file;
-  return (named.is_absolute() ? named : from.parent_path() / named).string();
+  return (named.is_absolute() ? named : folder_of_file(schedule.location().file) / named).string();
 }
 
 void decode_schedule(const Decoder& d, PipelineOptions& options) {

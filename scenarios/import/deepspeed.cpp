@@ -7,6 +7,7 @@
 
 #include "graph/core/document.hpp"
 #include "graph/core/paths.hpp"
+#include "graph/core/piped_files.hpp"
 #include "scenarios/import/draft.hpp"
 #include "scenarios/read/short_form.hpp"
 
@@ -286,7 +287,7 @@ void import_deepspeed_file(Settings& settings, std::string_view key, ScenarioDra
   // The tools read the path from the folder in which they are started; also tried is the folder of
   // the file that names it.
   namespace fs = std::filesystem;
-  const fs::path folder = fs::path(given->location.file).parent_path();
+  const fs::path folder = folder_of_file(given->location.file);
   for (const fs::path& path : {fs::path(given->scalar), folder / given->scalar,
                                folder / fs::path(given->scalar).filename()}) {
     if (given->scalar.empty() || !is_file(path.string())) continue;

@@ -1,12 +1,19 @@
 #include "scenarios/measured/profiler_trace.hpp"
 
+#include <optional>
+
+#include "graph/core/piped_files.hpp"
 #include "scenarios/measured/profiled_operators.hpp"
 #include "scenarios/measured/profiler_events.hpp"
+#include "sim/memory/trace/text_file.hpp"
 
 namespace tidemark {
 
 bool is_profiler_trace(const std::string& path) {
-  return path.ends_with(".json") || path.ends_with(".json.gz");
+  if (path.ends_with(".json") || path.ends_with(".json.gz")) return true;
+  if (!is_open_file_of_process(path)) return false;
+  const std::optional<char> first = first_byte_of(path);  // a table's is that of a name
+  return first == '{' || first == '[';
 }
 
 MeasuredTable read_profiler_trace(const std::string& path) {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/core/paths.hpp"
 #include "graph/core/scalars.hpp"
 #include "graph/models/preset.hpp"
 #include "scenarios/read/decode_parts.hpp"
@@ -54,8 +55,7 @@ std::string_view decode_kind(const Decoder& model) {
 
 void require_file(const Decoder& model, std::string_view key, const std::string& path) {
   if (path.empty()) model.fail_at(key, "expected a path, found an empty text");
-  std::error_code error;
-  if (fs::is_regular_file(path, error)) return;
+  if (is_file(path)) return;
   try {
     static_cast<void>(read_text_file(path));  // reports what is wrong with the path
   } catch (const UserError& problem) {
@@ -139,10 +139,7 @@ ModelReference decode_model(const Decoder& scenario) {
 std::string model_title(const ModelReference& model) {
   if (model.kind == ModelKind::kPreset) return model.name;
   if (model.name.empty()) return "layers";
-  const std::filesystem::path file(model.name);
-  const std::string folder = file.parent_path().filename().string();
-  const std::string stem = file.stem().string();
-  return stem == "config" && !folder.empty() ? folder : stem;
+  return title_of_file(model.name);
 }
 
 }  // namespace tidemark

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "graph/core/piped_files.hpp"
 #include "graph/core/scalars.hpp"
 #include "hwprofiles/networks.hpp"
 #include "scenarios/read/decode_parts.hpp"
@@ -48,8 +49,9 @@ void check_keys(const Decoder& scenario) {
 std::string decode_name(const Decoder& scenario, const ModelReference& model) {
   auto name = scenario.optional<std::string>("name", "");
   if (!name.empty()) return name;
-  const std::string file = std::filesystem::path(scenario.location().file).stem().string();
-  return file.empty() ? model_title(model) : file;
+  const std::string& file = scenario.location().file;
+  if (file.empty() || is_open_file_of_process(file)) return model_title(model);
+  return std::filesystem::path(file).stem().string();
 }
 
 // Rethrows an error of a profile where the scenario names or overrides it. `path` is that of the

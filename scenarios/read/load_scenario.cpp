@@ -58,7 +58,7 @@ void resolve_path(std::string_view key, Value& value, const fs::path& folder) {
     for (const std::string_view kind : model_kinds())
       resolve_child(kind);
   }
-  if (key == "model.layers") is_path = is_yaml_path(value.scalar);
+  if (key == "model.layers") is_path = is_layers_path(value.scalar);
   if (key == "hardware" || key == "hardware.gpu") {
     is_path = is_profile_path(value.scalar);
     resolve_child("gpu");

@@ -8,11 +8,13 @@
 
 #include "graph/core/errors.hpp"
 #include "graph/core/paths.hpp"
+#include "graph/core/piped_files.hpp"
 #include "graph/import/cost_graph.hpp"
 #include "graph/import/hf_config.hpp"
 #include "graph/import/layer_model.hpp"
 #include "graph/models/preset.hpp"
 #include "scenarios/read/other_names.hpp"
+#include "sim/memory/trace/text_file.hpp"
 
 namespace tidemark {
 namespace short_form_detail {
@@ -32,7 +34,7 @@ constexpr std::array<ShortForm, 4> kShortForms{{{"model", "preset"},
 // Returns the kind of a model from its file.
 std::string_view kind_of_file(const Value& word) {
   const std::string& path = word.scalar;
-  if (path.ends_with(".onnx")) return "onnx";
+  if (is_onnx_file(path)) return "onnx";
   // Files of weights and snapshots are not read: they may be large, and hold no text.
   if (const std::string advice = advice_for_weights(path); !advice.empty() && path_exists(path))
     throw UserError(word.location, "model", fmt::format("{} is no model{}", excerpt(path), advice));
@@ -43,9 +45,7 @@ std::string_view kind_of_file(const Value& word) {
     if (error.location().line > 0) throw;
     throw UserError(word.location, "model", error.what());
   }
-  if (is_cost_graph(document)) return "graph";
-  if (is_hf_config(document)) return "hf";
-  if (is_layer_model(document)) return "layers";
+  if (const std::string_view kind = kind_of_model_document(document); !kind.empty()) return kind;
   throw UserError(word.location, "model",
                   excerpt(path) +
                       " is neither a Hugging Face config (it has no model_type) nor a "
@@ -68,12 +68,24 @@ std::string_view model_kind_of(const Value& model) {
   return {};
 }
 
-bool is_layers_of_model(const Value& layers) {
-  return layers.is_mapping() || (layers.is_scalar() && is_yaml_path(layers.scalar));
+std::string_view kind_of_model_document(const Value& document) {
+  if (is_cost_graph(document)) return "graph";
+  if (is_hf_config(document)) return "hf";
+  if (is_layer_model(document)) return "layers";
+  return {};
 }
 
-bool is_yaml_path(std::string_view text) {
-  return text.ends_with(".yaml") || text.ends_with(".yml");
+bool is_layers_of_model(const Value& layers) {
+  return layers.is_mapping() || (layers.is_scalar() && is_layers_path(layers.scalar));
+}
+
+bool is_layers_path(std::string_view text) {
+  return text.ends_with(".yaml") || text.ends_with(".yml") || is_open_file_of_process(text);
+}
+
+bool is_onnx_file(const std::string& path) {
+  constexpr char kIrVersion = '\x08';  // tag of a model's first field; no text begins with it
+  return path.ends_with(".onnx") || first_byte_of(path) == kIrVersion;
 }
 
 bool has_long_form(std::string_view path) {
@@ -94,7 +106,7 @@ Value long_form(std::string_view path, const Value& word) {
 
 bool is_model_path(std::string_view text) {
   return text.find('/') != std::string_view::npos || text.ends_with(".json") ||
-         text.ends_with(".onnx") || is_yaml_path(text);
+         text.ends_with(".onnx") || is_layers_path(text);
 }
 
 Value text_value(std::string text, const Location& location) {

@@ -16,6 +16,9 @@ namespace tidemark {
 // Returns the kind that a `model` mapping has; empty when it has none.
 [[nodiscard]] std::string_view model_kind_of(const Value& model);
 
+// Returns the kind of a model that a file's text is: "graph", "hf" or "layers"; empty if none.
+[[nodiscard]] std::string_view kind_of_model_document(const Value& document);
+
 // Whether the value of `model.layers` is a model by its layers, a YAML file or a mapping; a number
 // is the number of layers of a preset.
 [[nodiscard]] bool is_layers_of_model(const Value& layers);
@@ -28,7 +31,10 @@ namespace tidemark {
 
 // Whether a text names a file rather than a preset: it has a slash or such an ending.
 [[nodiscard]] bool is_model_path(std::string_view text);
-[[nodiscard]] bool is_yaml_path(std::string_view text);
+// Whether a value of `model.layers` names a file: it has the ending of YAML, or is a pipe.
+[[nodiscard]] bool is_layers_path(std::string_view text);
+// Whether a file is an ONNX model, by its name's ending or its first byte.
+[[nodiscard]] bool is_onnx_file(const std::string& path);
 
 [[nodiscard]] Value text_value(std::string text, const Location& location);
 [[nodiscard]] Value mapping_value(const Location& location);

@@ -9,6 +9,7 @@
 
 #include "graph/core/errors.hpp"
 #include "graph/core/paths.hpp"
+#include "graph/core/piped_files.hpp"
 #include "graph/core/sha1.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 #include "tidemark/version.hpp"
@@ -79,14 +80,15 @@ std::string PointKeys::scalar(const Value& value) {
 }
 
 std::string PointKeys::base_of(const std::string& path) {
-  if (!path.ends_with(".yaml") && !path.ends_with(".yml")) return {};
+  if (!path.ends_with(".yaml") && !path.ends_with(".yml") && !is_open_file_of_process(path))
+    return {};
   try {
     const Value profile = read_document(path);
     std::string bases;
     for (const char* key : {"extends", "like"}) {
       const Value* base = profile.find(key);
       if (base == nullptr || !base->is_scalar()) continue;
-      bases += content_of((std::filesystem::path(path).parent_path() / base->scalar).string());
+      bases += content_of((folder_of_file(path) / base->scalar).string());
     }
     return bases;
   } catch (const UserError&) {  // reported elsewhere

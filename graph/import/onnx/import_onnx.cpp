@@ -1,10 +1,9 @@
 #include "graph/import/onnx/import_onnx.hpp"
 
-#include <filesystem>
-
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/core/paths.hpp"
 #include "graph/import/onnx/merged_operators.hpp"
 #include "graph/import/onnx/merged_slices.hpp"
 #include "graph/import/onnx/onnx_lowering.hpp"
@@ -166,7 +165,7 @@ Graph import_onnx(const std::string& path, const OnnxOptions& onnx, const ModelO
     throw UserError({.file = path}, "", error.problem());
   }
   Graph graph = lowering.finish();
-  graph.name = std::filesystem::path(path).stem().string();
+  graph.name = title_of_file(path);
   return checked(std::move(graph));
 }
 

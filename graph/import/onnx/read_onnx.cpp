@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/core/paths.hpp"
 #include "graph/import/onnx/onnx_model.hpp"
 
 #if TIDEMARK_READS_ONNX
@@ -348,13 +349,13 @@ class File {
 OnnxModel read_onnx(const std::string& path) {
   std::error_code error;
   const std::filesystem::path file(path);
-  if (!std::filesystem::exists(file, error)) throw UserError({.file = path}, "", "no such file");
-  if (!std::filesystem::is_regular_file(file, error)) {
+  if (path_exists(file) && !is_file(file))
     throw UserError({.file = path}, "", "this is not a regular file");
-  }
   const auto size = std::filesystem::file_size(file, error);
+  errno = 0;
   const read_onnx_detail::File opened(path);
-  if (error || opened.descriptor() < 0) throw UserError({.file = path}, "", "cannot be read");
+  if (opened.descriptor() < 0) throw UserError({.file = path}, "", why_not_opened(file));
+  if (error) throw UserError({.file = path}, "", "its size cannot be found out");
   if (size == 0) throw UserError({.file = path}, "", "the file is empty");
   if (size > static_cast<std::uintmax_t>(std::numeric_limits<int>::max())) {
     throw UserError({.file = path}, "",

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <filesystem>
-#include <memory>
 #include <string_view>
 #include <system_error>
 
@@ -34,14 +32,8 @@ bool begins_with(std::string_view bytes, char first) {
 
 std::string unpacked_file(const std::string& path, const UnpackLimits& limits) {
   std::size_t limit = limits.most;
-  const std::unique_ptr<gzFile_s, int (*)(gzFile_s*)> file(gzopen(path.c_str(), "rb"), gzclose);
+  const CompressedFile file = open_compressed(path);
   std::error_code unknown;
-  if (std::filesystem::is_directory(path, unknown))
-    throw UserError({.file = path}, {}, "is a folder");
-  if (file == nullptr) {
-    throw UserError({.file = path}, {},
-                    fmt::format("cannot be read: {}", std::generic_category().message(errno)));
-  }
   const std::uintmax_t packed = std::filesystem::file_size(path, unknown);
   const bool is_packed = gzdirect(file.get()) == 0 && !unknown;
   if (is_packed && packed < limit / limits.for_each_packed) {

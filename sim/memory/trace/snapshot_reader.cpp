@@ -2,31 +2,21 @@
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
-#include <memory>
-#include <system_error>
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include "graph/core/errors.hpp"
 #include "graph/core/units.hpp"
 #include "sim/memory/trace/id_map.hpp"
 #include "sim/memory/trace/snapshot_fields.hpp"
+#include "sim/memory/trace/text_file.hpp"
 
 namespace tidemark {
 
 bool is_pickle(const std::string& path) {
-  constexpr int kProto = 0x80;  // no text begins with it
+  constexpr char kProto = '\x80';  // no text begins with it
   if (path.ends_with(".pickle") || path.ends_with(".pkl")) return true;
-  std::error_code unknown;
-  if (std::filesystem::is_fifo(path, unknown)) {
-    throw UserError({.file = path}, {},
-                    "this is a named pipe, which can be read only once; give a file, or the pipe "
-                    "of a shell: <(...)");
-  }
-  const std::unique_ptr<gzFile_s, int (*)(gzFile_s*)> file(gzopen(path.c_str(), "rb"), gzclose);
-  return file != nullptr && gzgetc(file.get()) == kProto;
+  return first_byte_of(path) == kProto;
 }
 
 // Blocks that a snapshot of any size may have; each further one takes more than a byte in the file.

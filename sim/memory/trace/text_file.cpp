@@ -7,6 +7,9 @@
 #include <fmt/format.h>
 #include <zlib.h>
 
+#include "graph/core/errors.hpp"
+#include "graph/core/paths.hpp"
+#include "graph/core/piped_files.hpp"
 #include "graph/core/temporary_files.hpp"
 
 namespace tidemark {
@@ -35,16 +38,35 @@ std::string gzip_problem(gzFile_s* file) {
          (name == std::string::npos ? text : text.substr(name + 2));
 }
 
-LineReader::LineReader(const std::string& path) : path_(path), buffer_(text_file_detail::kBuffer) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) fail("is a folder; a trace is a file");
-  file_ = gzopen(path.c_str(), "rb");
-  if (file_ == nullptr) fail(fmt::format("cannot be read: {}", text_file_detail::system_message()));
-  gzbuffer(file_, text_file_detail::kBuffer);
+void CloseCompressed::operator()(gzFile_s* file) const {
+  gzclose(file);
 }
 
-LineReader::~LineReader() {
-  if (file_ != nullptr) gzclose(file_);
+CompressedFile open_compressed(const std::string& path) {
+  if (is_folder(path)) throw UserError({.file = path}, {}, "this is a folder, not a file");
+  keep_piped(path);
+  errno = 0;
+  CompressedFile file(gzopen(path.c_str(), "rb"));
+  if (!file) throw UserError({.file = path}, {}, why_not_opened(path));
+  return file;
+}
+
+std::optional<char> first_byte_of(const std::string& path) {
+  std::error_code unknown;
+  if (!is_file(path) && std::filesystem::is_fifo(path, unknown)) {
+    throw UserError({.file = path}, {},
+                    "this is a named pipe, which can be read only once; give a file, or the pipe "
+                    "of a shell: <(...)");
+  }
+  const CompressedFile file(gzopen(path.c_str(), "rb"));
+  const int byte = file ? gzgetc(file.get()) : -1;
+  if (byte < 0) return std::nullopt;
+  return static_cast<char>(byte);
+}
+
+LineReader::LineReader(const std::string& path)
+    : path_(path), file_(open_compressed(path)), buffer_(text_file_detail::kBuffer) {
+  gzbuffer(file_.get(), text_file_detail::kBuffer);
 }
 
 void LineReader::fail(const std::string& problem) const {
@@ -64,12 +86,12 @@ bool LineReader::fill() {
     buffer_.resize(2 * buffer_.size());
   }
   const auto room = static_cast<unsigned>(buffer_.size() - end_);
-  const int count = gzread(file_, buffer_.data() + end_, room);
-  if (count < 0) fail(gzip_problem(file_));
+  const int count = gzread(file_.get(), buffer_.data() + end_, room);
+  if (count < 0) fail(gzip_problem(file_.get()));
   if (count == 0) {
     int code = Z_OK;
-    gzerror(file_, &code);
-    if (code != Z_OK) fail(gzip_problem(file_));
+    gzerror(file_.get(), &code);
+    if (code != Z_OK) fail(gzip_problem(file_.get()));
     at_end_ = true;
   }
   end_ += static_cast<std::size_t>(count);
@@ -148,7 +170,7 @@ void WholeFile::commit() {
   flush();
   const int closed = gzclose(file_);
   file_ = nullptr;
-  if (closed != Z_OK) fail("cannot be written (is the disk full?)");
+  if (closed != Z_OK) fail(kNotWritten);
   if (temporary_.empty()) return;
   std::error_code error;
   std::filesystem::rename(temporary_, path_, error);

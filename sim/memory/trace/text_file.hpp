@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +16,19 @@ struct gzFile_s;
 
 namespace tidemark {
 
+struct CloseCompressed {
+  void operator()(gzFile_s* file) const;
+};
+using CompressedFile = std::unique_ptr<gzFile_s, CloseCompressed>;
+
+// Opens a file to be read, which gzip may have packed. A pipe of a shell may be opened again and
+// again. Throws UserError: a folder, or a file that cannot be opened.
+[[nodiscard]] CompressedFile open_compressed(const std::string& path);
+
+// Returns the first byte of a file, unpacked; nothing if it is empty or cannot be read. Throws
+// UserError for a named pipe, which gives its bytes only once.
+[[nodiscard]] std::optional<char> first_byte_of(const std::string& path);
+
 // Reads a file line by line in constant memory; gzip is recognised by its content. Throws
 // UserError: missing, a folder, damaged, or a line longer than kMaxLine.
 class LineReader {
@@ -21,9 +36,6 @@ class LineReader {
   static constexpr std::size_t kMaxLine = std::size_t{1} << 20;
 
   explicit LineReader(const std::string& path);
-  LineReader(const LineReader&) = delete;
-  LineReader& operator=(const LineReader&) = delete;
-  ~LineReader();
 
   // Returns false at the end. The line has no line break and is valid until the next call.
   bool next(std::string_view& line);
@@ -36,7 +48,7 @@ class LineReader {
   [[noreturn]] void fail(const std::string& problem) const;
 
   std::string path_;
-  gzFile_s* file_ = nullptr;
+  CompressedFile file_;
   std::vector<char> buffer_;
   std::size_t begin_ = 0;  // start of what has not been handed out
   std::size_t end_ = 0;
