@@ -27,21 +27,27 @@ namespace tidemark {
 namespace validate_detail {
 namespace {
 
-nlohmann::ordered_json document(const Validation& validation) {
-  nlohmann::ordered_json groups = nlohmann::ordered_json::array();
-  for (const ValidatedGroup& g : groups_of(validation.rows)) {
-    groups.push_back({{"group", g.group},
-                      {"metric", g.metric},
-                      {"n", g.errors.n},
-                      {"mape", g.errors.mape},
-                      {"median", g.errors.median},
-                      {"bias", g.errors.bias}});
+nlohmann::ordered_json groups_json(const std::vector<ValidatedGroup>& groups) {
+  nlohmann::ordered_json array = nlohmann::ordered_json::array();
+  for (const ValidatedGroup& g : groups) {
+    nlohmann::ordered_json group{{"group", g.group}};
+    if (!g.metric.empty()) group["metric"] = g.metric;
+    group["n"] = g.errors.n;
+    group["mape"] = g.errors.mape;
+    group["median"] = g.errors.median;
+    group["bias"] = g.errors.bias;
+    array.push_back(std::move(group));
   }
+  return array;
+}
+
+nlohmann::ordered_json document(const Validation& validation) {
   nlohmann::ordered_json other = nlohmann::ordered_json::object();
   for (const auto& [reason, count] : validation.other)
     other[reason] = count;
   return {{"tidemark", kVersion},
-          {"groups", std::move(groups)},
+          {"groups", groups_json(groups_of(validation.rows))},
+          {"overall", groups_json(overall_groups_of(validation.rows))},
           {"other_rows", std::move(other)},
           {"refused_rows", refused_json(validation.refused)}};
 }
@@ -61,14 +67,18 @@ std::string report(const Validation& validation, std::size_t top, const Console&
                 {"MAPE", Align::kRight},
                 {"median", Align::kRight},
                 {"bias", Align::kRight}});
-  for (const ValidatedGroup& g : groups_of(validation.rows)) {
-    groups.add_row({{g.group},
-                    {g.metric},
-                    {fmt::format("{}", g.errors.n)},
-                    {fmt::format("{:.1f} %", g.errors.mape * 100)},
-                    {fmt::format("{:.1f} %", g.errors.median * 100)},
-                    {fmt::format("{:+.1f} %", g.errors.bias * 100)}});
-  }
+  const auto add = [&](const std::vector<ValidatedGroup>& of, std::string_view over) {
+    for (const ValidatedGroup& g : of) {
+      groups.add_row({{fmt::format("{}{}", over, g.group)},
+                      {g.metric},
+                      {fmt::format("{}", g.errors.n)},
+                      {fmt::format("{:.1f} %", g.errors.mape * 100)},
+                      {fmt::format("{:.1f} %", g.errors.median * 100)},
+                      {fmt::format("{:+.1f} %", g.errors.bias * 100)}});
+    }
+  };
+  add(groups_of(validation.rows), "");
+  add(overall_groups_of(validation.rows), "all ");
   std::string text = groups.text(console.colour, width);
   std::vector<const ValidatedRow*> worst;
   for (const ValidatedRow& row : validation.rows)

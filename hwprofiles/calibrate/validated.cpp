@@ -46,14 +46,21 @@ void fit_overheads(Observations& observations, const std::vector<double>& kernel
 }  // namespace
 }  // namespace validated_detail
 
-std::vector<ValidatedGroup> groups_of(std::span<const ValidatedRow> rows) {
+namespace validated_detail {
+namespace {
+
+// Returns the errors of rows by group and metric, in the order in which they come.
+template <typename NameOf>
+std::vector<ValidatedGroup> summed_up(std::span<const ValidatedRow> rows, const NameOf& name_of) {
   std::vector<ValidatedGroup> groups;
   std::vector<std::vector<double>> errors;
   std::map<std::pair<std::string, std::string>, std::size_t> places;
   for (const ValidatedRow& row : rows) {
-    const auto [place, added] = places.try_emplace({row.group, row.metric}, groups.size());
+    const std::pair<std::string, std::string> name = name_of(row);
+    if (name.first.empty()) continue;
+    const auto [place, added] = places.try_emplace(name, groups.size());
     if (added) {
-      groups.push_back({.group = row.group, .metric = row.metric, .errors = {}});
+      groups.push_back({.group = name.first, .metric = name.second, .errors = {}});
       errors.emplace_back();
     }
     errors[place->second].push_back(row.error());
@@ -61,6 +68,19 @@ std::vector<ValidatedGroup> groups_of(std::span<const ValidatedRow> rows) {
   for (std::size_t i = 0; i < groups.size(); ++i)
     groups[i].errors = summary_of(errors[i]);
   return groups;
+}
+
+}  // namespace
+}  // namespace validated_detail
+
+std::vector<ValidatedGroup> groups_of(std::span<const ValidatedRow> rows) {
+  return validated_detail::summed_up(
+      rows, [](const ValidatedRow& row) { return std::pair(row.group, row.metric); });
+}
+
+std::vector<ValidatedGroup> overall_groups_of(std::span<const ValidatedRow> rows) {
+  return validated_detail::summed_up(
+      rows, [](const ValidatedRow& row) { return std::pair(row.overall, std::string()); });
 }
 
 namespace validated_detail {

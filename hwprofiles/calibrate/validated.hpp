@@ -20,6 +20,9 @@ struct ValidatedRow {
   std::string text;    // the row in words
   std::string file;
   int line = 0;
+  // "peaks on several GPUs": what the row counts among over all groups; empty for operators and
+  // for checks.
+  std::string overall;
   double predicted = 0;
   double measured = 0;
 
@@ -46,6 +49,8 @@ struct Validation {
 
 // Returns the errors of each group and metric, in the order in which they first appear.
 [[nodiscard]] std::vector<ValidatedGroup> groups_of(std::span<const ValidatedRow> rows);
+// Returns the errors over all groups, by what the rows count among; `metric` is empty.
+[[nodiscard]] std::vector<ValidatedGroup> overall_groups_of(std::span<const ValidatedRow> rows);
 
 // Prices the operators of one table, each on its device. With `profile` all rows of its chip run on
 // it and the others count as other devices; without, each row's device is looked up among the

@@ -83,6 +83,16 @@ double predicted(const MeasuredStep& step, const PointResult& point) {
   return 0;
 }
 
+// Returns "peaks on several GPUs", or what else a row counts among; empty for a check.
+std::string overall_of(const MeasuredStep& step) {
+  if (step.metric == StepMetric::kFits || step.metric == StepMetric::kDoesNotFit) return {};
+  const bool bytes =
+      step.metric == StepMetric::kPeakAllocated || step.metric == StepMetric::kPeakReserved ||
+      step.metric == StepMetric::kPeakActive || step.metric == StepMetric::kDeviceUsed;
+  return fmt::format("{} on {}", bytes ? "peaks" : "step times",
+                     step.gpus == 1 ? "one GPU" : "several GPUs");
+}
+
 // Simulates one scenario; a mistake in it is the reason of the result.
 PointResult simulated(const std::string& scenario, const Environment& environment) {
   PointResult failed;
@@ -145,6 +155,7 @@ void validate_steps(const MeasuredSteps& steps, const Environment& environment, 
                                .text = step.text,
                                .file = steps.file,
                                .line = step.line,
+                               .overall = measured_steps_detail::overall_of(step),
                                .predicted = measured_steps_detail::predicted(step, result),
                                .measured = step.value});
   }

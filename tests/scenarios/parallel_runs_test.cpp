@@ -281,6 +281,31 @@ TEST_SUITE("unit") {
                "policies: [checkpoint_every"));
   }
 
+  TEST_CASE("peaks and step times of all sources are summed up, apart by one GPU and several") {
+    Validation validation;
+    const auto add = [&](const Run& run, double factor, bool check = false) {
+      MeasuredSteps steps = read(run);
+      REQUIRE(steps.steps.size() == 1);
+      if (check) steps.steps.front().metric = StepMetric::kFits;
+      const std::size_t before = validation.rows.size();
+      validate_steps(steps, environment(), 1, validation);
+      REQUIRE(validation.rows.size() == before + 1);
+      ValidatedRow& row = validation.rows.back();
+      row.measured = row.predicted / factor;
+    };
+    add({.source = "a"}, 1.1);
+    add({.source = "b", .metric = "peak_active"}, 0.7);
+    add({.source = "c", .metric = "step_time"}, 1.2);
+    add({.source = "d"}, 1, true);
+    const std::vector<ValidatedGroup> overall = overall_groups_of(validation.rows);
+    REQUIRE(overall.size() == 2);
+    CHECK(overall[0].group == "peaks on several GPUs");
+    CHECK(overall[0].errors.n == 2);
+    CHECK(overall[0].errors.mape == doctest::Approx(0.2));
+    CHECK(overall[1].group == "step times on several GPUs");
+    CHECK(overall[1].errors.median == doctest::Approx(0.2));
+  }
+
   TEST_CASE(
       "a loop that keeps the logits has them in the optimizer, in fp32 if the model upcasts") {
     constexpr std::int64_t kLogits = 512 * 2048;
