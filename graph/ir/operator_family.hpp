@@ -54,6 +54,7 @@ enum class OperatorPart : std::uint8_t {
   kAddGradients,        // sums the gradients of a tensor with several readers
   kCopyGradient,        // makes .grad a copy of memory that others hold or that has another type
   kCopyIntoBucket,      // copies a gradient into the buffer that ranks reduce
+  kAverageInBucket,     // divides a gradient in that buffer, or copies the average out of it
   kAccumulateGradient,  // .grad of an earlier micro-batch plus a new one
   kDivideLoss,          // divides the loss by the number of micro-batches
   kCreateState,         // makes optimizer state before the first update
@@ -66,5 +67,13 @@ enum class OperatorPart : std::uint8_t {
   kEndOfStep,
   kOther,  // belongs to no node: an operator of a cost graph, or one that a policy adds
 };
+
+// Whether a kernel of forward or backward computes the model, rather than adds up gradients over
+// micro-batches or moves them: model and hardware FLOPs count the first.
+[[nodiscard]] constexpr bool computes_model(OperatorPart part) {
+  return part != OperatorPart::kCopyGradient && part != OperatorPart::kCopyIntoBucket &&
+         part != OperatorPart::kAverageInBucket && part != OperatorPart::kAccumulateGradient &&
+         part != OperatorPart::kDivideLoss;
+}
 
 }  // namespace tidemark

@@ -31,8 +31,9 @@ std::string TrainingGraph::describe(OperatorId id) const {
 
 Flops TrainingGraph::flops_of(std::span<const OperatorId> ids) const {
   Flops sum;
-  for (OperatorId id : ids)
-    sum += operators[id].work.flops;
+  for (OperatorId id : ids) {
+    if (computes_model(operators[id].part)) sum += operators[id].work.flops;
+  }
   return sum;
 }
 

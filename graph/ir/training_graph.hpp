@@ -141,7 +141,7 @@ struct TrainingGraph {
   [[nodiscard]] int block_of(OperatorId id) const { return block_of(operators[id].layer); }
   // Returns "h.3.attn: linear.weight_gradient".
   [[nodiscard]] std::string describe(OperatorId id) const;
-  // Sums the floating-point operations of the operators listed.
+  // Sums the floating-point operations of those of the operators that compute the model.
   [[nodiscard]] Flops flops_of(std::span<const OperatorId> ids) const;
 };
 

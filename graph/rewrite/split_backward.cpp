@@ -79,8 +79,8 @@ class BackwardSplitter {
     const bool may_follow =
         part == OperatorPart::kAddGradients || part == OperatorPart::kCopyGradient ||
         part == OperatorPart::kAccumulateGradient || part == OperatorPart::kCopyIntoBucket ||
-        part == OperatorPart::kRelease || part == OperatorPart::kGather ||
-        (part == OperatorPart::kOther && !is_transfer(id));
+        part == OperatorPart::kAverageInBucket || part == OperatorPart::kRelease ||
+        part == OperatorPart::kGather || (part == OperatorPart::kOther && !is_transfer(id));
     // A cast of a weight's gradient is a node of its own, and so is whatever else reads one.
     for (const Touch& touch : graph_.touches_of(id)) {
       belongs = belongs || (may_follow && written_[touch.storage] != 0) ||

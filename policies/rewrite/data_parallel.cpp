@@ -151,7 +151,8 @@ void BucketedBackward::add_views() {
 Operator BucketedBackward::elementwise(std::string_view name, std::size_t member) const {
   const Parameter& trained = parameter(member);
   const Bytes bytes = graph_.storages[made_[member]].bytes;
-  Operator op{.phase = Phase::kBackward,
+  Operator op{.part = OperatorPart::kAverageInBucket,
+              .phase = Phase::kBackward,
               .layer = trained.layer,
               .work = {.op_class = OperatorClass::kElementwise,
                        .dtype = trained.gradient_dtype,

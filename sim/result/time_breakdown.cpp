@@ -42,7 +42,8 @@ TimeBreakdown time_breakdown(const TrainingGraph& graph, const StepProgram& prog
     const Operator& op = graph.operators[id];
     if (op.work.op_class == OperatorClass::kNone) return;
     by_class[static_cast<std::size_t>(op.work.op_class)].add(op, bound_of(costs, id), duration);
-    if (slot.phase != Phase::kOptimizer) breakdown.hardware_flops += op.work.flops;
+    if (slot.phase != Phase::kOptimizer && computes_model(op.part))
+      breakdown.hardware_flops += op.work.flops;
   });
   const auto ran = [](const KernelSum& sum) { return sum.kernels > 0; };
   const auto classes = std::count_if(by_class.begin(), by_class.end(), ran);

@@ -129,14 +129,25 @@ class ForwardRewrites {
   ForwardRewrites& operator=(const ForwardRewrites&) = delete;
 
   Graph apply(Graph graph) {
+    bool counted = false;
     for (std::size_t i = 0; i < rewrites_.size(); ++i) {
+      if (!counted && rewrites_[i]->stage() >= ForwardStage::kExpert)
+        counted = count_parameters(graph);
       graph = run_pass(
           model_.passes, rewrites_[i]->name(), [&] { return applied(i, graph); }, check_forward);
     }
+    if (!counted) count_parameters(graph);
     return evaluated(std::move(graph));
   }
 
  private:
+  // Counts the parameters of the whole model, before ranks divide them.
+  bool count_parameters(const Graph& graph) {
+    model_.parameter_count = graph.parameter_count();
+    model_.trainable_parameter_count = graph.trainable_parameter_count();
+    return true;
+  }
+
   // Tries steps of models that rewrite `i` may choose.
   class Trial final : public ModelTrial {
    public:
@@ -323,8 +334,6 @@ TrainedModel build_training(const StepSpec& spec) {
   } else {
     const Graph graph = build_training_detail::rewritten_model(spec, model);
     build_training_detail::check_unshared(graph);
-    model.parameter_count = parameter_elements(graph.parameters);
-    model.trainable_parameter_count = trained_elements(graph.parameters);
     const PipelineOptions* pipeline = pipeline_of(spec);
     if (pipeline != nullptr && spec.training.model.generation) {
       throw UserError({}, "policies.pipeline",

@@ -328,10 +328,8 @@ PointResult model_figures(const StepSpec& spec, const TrainedModel& model) {
   PointResult point;
   const TrainingGraph& t = model.training;
   point.name = spec.name;
-  const bool whole = model.work.empty();  // no stage of a pipeline
-  point.parameter_count = whole ? parameter_elements(t.parameters) : model.parameter_count;
-  point.trainable_parameter_count =
-      whole ? trained_elements(t.parameters) : model.trainable_parameter_count;
+  point.parameter_count = model.parameter_count;
+  point.trainable_parameter_count = model.trainable_parameter_count;
   point.operators = t.operators.size();
   point.tensors = t.tensors;
   point.forward_flops = model.forward_flops;
