@@ -6,6 +6,7 @@
 
 #include "cli/commands/command.hpp"
 #include "graph/core/errors.hpp"
+#include "scenarios/read/published.hpp"
 #include "scenarios/read/scenario.hpp"
 #include "scenarios/studies/compare.hpp"
 #include "sim/step/compile.hpp"
@@ -26,6 +27,8 @@ std::size_t check_points_of_sweep(const Value& document, const Environment& envi
     for (const Override& change : overrides)
       apply_override(point, change);
     const Scenario scenario = decode_scenario(point, environment);
+    if (&overrides == &points.front())
+      check_published(decode_published(document, scenario.device.figures), points.size());
     const bool is_file = scenario.model.kind != ModelKind::kPreset;
     if (is_file && built++ < kBuiltModels) static_cast<void>(build_training(scenario));
   }

@@ -20,6 +20,7 @@
 #include "scenarios/measured/measured_steps.hpp"
 #include "scenarios/measured/nsight_ranges.hpp"
 #include "scenarios/measured/profiler_trace.hpp"
+#include "scenarios/measured/published_figures.hpp"
 #include "scenarios/read/environment.hpp"
 #include "tidemark/version.hpp"
 
@@ -53,8 +54,10 @@ nlohmann::ordered_json document(const Validation& validation) {
 }
 
 std::string value_text(const ValidatedRow& row, double value) {
-  if (row.metric.find("peak") != std::string::npos) return format_bytes(Bytes(std::llround(value)));
-  if (row.metric == "time" || row.metric == "step_time")
+  const bool bytes =
+      row.metric.find("peak") != std::string::npos || row.metric.starts_with("memory.");
+  if (bytes) return format_bytes(Bytes(std::llround(value)));
+  if (row.metric == "time" || row.metric == "step_time" || row.metric.starts_with("time."))
     return fmt::format("{:.4g} ms", value * 1e3);
   return fmt::format("{:.4g}", value);
 }
@@ -120,14 +123,17 @@ void ValidateCommand::attach(CLI::App& parent) {
       R"(Reads the tables and traces that calibrate reads; each row is priced on its device's profile, or with --gpu
 those of that chip on the one given. Errors are predicted / measured - 1. Tables of training steps are simulated: timm's
 benchmark (its models as NAME.onnx) and published steps with machine-readable columns; for a check
-such as fits, the error is the share of the checks that do not hold.
+such as fits, the error is the share of the checks that do not hold. Scenarios are held against the
+figures that they list under `published`.
 
 Examples:
   tidemark validate measured.csv
+  tidemark validate scenarios/papers
   tidemark validate measured.csv --gpu ./my-a100.yaml --json)");
-  app->add_option("MEASURED", tables,
-                  "CSV files, traces of PyTorch's profiler (*.json), or folders of CSV files and "
-                  "*.pt.trace.json")
+  app->add_option(
+         "MEASURED", tables,
+         "CSV files, traces of PyTorch's profiler (*.json), scenarios (*.yaml), or folders "
+         "of CSV files, *.pt.trace.json and scenarios")
       ->required()
       ->type_name("FILE");
   app->add_option("--gpu", profile, "a GPU or the file of a profile; default: each row's own");
@@ -155,7 +161,12 @@ int ValidateCommand::execute(const Console& console) const {
   std::optional<OutputFolder> written;
   if (!folder.empty()) written.emplace(folder);
   Validation validation;
-  for (const std::string& file : measured_files(tables)) {
+  for (const std::string& file : measured_files(tables, true)) {
+    const bool named = std::find(tables.begin(), tables.end(), file) != tables.end();
+    if (is_scenario_name(file)) {
+      validate_published(file, named, environment, workers, validation);
+      continue;
+    }
     if (is_profiler_trace(file)) {
       validate_operators(read_profiler_trace(file), device ? &*device : nullptr,
                          environment.profile_folders, *environment.profiles, validation);
@@ -177,7 +188,6 @@ int ValidateCommand::execute(const Console& console) const {
                      environment, workers, validation);
       continue;
     }
-    const bool named = std::find(tables.begin(), tables.end(), file) != tables.end();
     if (named) static_cast<void>(read_measured_operators(table));  // says what it expects
     validation.other["tables of other measurements"] += table.rows.size();
   }

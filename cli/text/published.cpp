@@ -2,16 +2,15 @@
 
 #include "graph/core/printable.hpp"
 #include "plots/role_style.hpp"
+#include "scenarios/read/published.hpp"
 
 namespace tidemark {
 
 std::vector<std::string> published_of(std::span<const Value> documents) {
   std::vector<std::string> lines;
   for (const Value& document : documents) {
-    const Value* published = document.find("published");
-    if (published == nullptr) continue;
-    for (const Value& line : published->items)
-      lines.push_back(line.scalar);
+    for (std::string& line : published_lines(document))
+      lines.push_back(std::move(line));
   }
   return lines;
 }

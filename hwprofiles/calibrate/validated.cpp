@@ -78,6 +78,11 @@ std::vector<ValidatedGroup> groups_of(std::span<const ValidatedRow> rows) {
       rows, [](const ValidatedRow& row) { return std::pair(row.group, row.metric); });
 }
 
+std::string overall_group(bool memory, std::int64_t gpus) {
+  return fmt::format("{} on {}", memory ? "memory" : "speed",
+                     gpus == 1 ? "one GPU" : "several GPUs");
+}
+
 std::vector<ValidatedGroup> overall_groups_of(std::span<const ValidatedRow> rows) {
   return validated_detail::summed_up(
       rows, [](const ValidatedRow& row) { return std::pair(row.overall, std::string()); });

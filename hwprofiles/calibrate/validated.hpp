@@ -20,7 +20,7 @@ struct ValidatedRow {
   std::string text;    // the row in words
   std::string file;
   int line = 0;
-  // "peaks on several GPUs": what the row counts among over all groups; empty for operators and
+  // "memory on several GPUs": what the row counts among over all groups; empty for operators and
   // for checks.
   std::string overall;
   double predicted = 0;
@@ -51,6 +51,9 @@ struct Validation {
 [[nodiscard]] std::vector<ValidatedGroup> groups_of(std::span<const ValidatedRow> rows);
 // Returns the errors over all groups, by what the rows count among; `metric` is empty.
 [[nodiscard]] std::vector<ValidatedGroup> overall_groups_of(std::span<const ValidatedRow> rows);
+
+// Returns "memory on several GPUs", or "speed on one GPU": what a step's figure counts among.
+[[nodiscard]] std::string overall_group(bool memory, std::int64_t gpus);
 
 // Prices the operators of one table, each on its device. With `profile` all rows of its chip run on
 // it and the others count as other devices; without, each row's device is looked up among the

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <string_view>
+
+#include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
 #include "sim/memory/trace/text_file.hpp"
@@ -23,7 +26,7 @@ bool is_preamble(std::string_view line) {
 }  // namespace
 }  // namespace measured_files_detail
 
-std::vector<std::string> measured_files(std::span<const std::string> paths) {
+std::vector<std::string> measured_files(std::span<const std::string> paths, bool scenarios) {
   namespace fs = std::filesystem;
   std::vector<std::string> files;
   for (const std::string& path : paths) {
@@ -36,15 +39,20 @@ std::vector<std::string> measured_files(std::span<const std::string> paths) {
     for (fs::recursive_directory_iterator entry(path, error), end; !error && entry != end;
          entry.increment(error)) {
       const std::string name = entry->path().filename().string();
-      for (const char* suffix : {".csv", ".csv.gz", ".pt.trace.json", ".pt.trace.json.gz"}) {
-        if (entry->is_regular_file(error) && name.ends_with(suffix))
-          found.push_back(entry->path().string());
-      }
+      constexpr auto kEndings = std::to_array<std::string_view>(
+          {".csv", ".csv.gz", ".pt.trace.json", ".pt.trace.json.gz"});
+      const bool measured =
+          std::any_of(kEndings.begin(), kEndings.end(),
+                      [&](std::string_view ending) { return name.ends_with(ending); });
+      const bool wanted = measured || (scenarios && name.ends_with(".yaml"));
+      if (wanted && entry->is_regular_file(error)) found.push_back(entry->path().string());
     }
     if (error) throw UserError({.file = path}, {}, "cannot be read: " + error.message());
     if (found.empty()) {
-      throw UserError({.file = path}, {},
-                      "the folder has no *.csv, *.pt.trace.json or one of them with .gz");
+      throw UserError(
+          {.file = path}, {},
+          fmt::format("the folder has no *.csv, *.pt.trace.json or one of them with .gz{}",
+                      scenarios ? ", and no *.yaml" : ""));
     }
     std::sort(found.begin(), found.end());
     files.insert(files.end(), found.begin(), found.end());

@@ -83,14 +83,13 @@ double predicted(const MeasuredStep& step, const PointResult& point) {
   return 0;
 }
 
-// Returns "peaks on several GPUs", or what else a row counts among; empty for a check.
+// Returns "memory on several GPUs", or what else a row counts among; empty for a check.
 std::string overall_of(const MeasuredStep& step) {
   if (step.metric == StepMetric::kFits || step.metric == StepMetric::kDoesNotFit) return {};
   const bool bytes =
       step.metric == StepMetric::kPeakAllocated || step.metric == StepMetric::kPeakReserved ||
       step.metric == StepMetric::kPeakActive || step.metric == StepMetric::kDeviceUsed;
-  return fmt::format("{} on {}", bytes ? "peaks" : "step times",
-                     step.gpus == 1 ? "one GPU" : "several GPUs");
+  return overall_group(bytes, step.gpus);
 }
 
 // Simulates one scenario; a mistake in it is the reason of the result.

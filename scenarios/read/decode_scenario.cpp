@@ -13,6 +13,7 @@
 #include "scenarios/read/environment.hpp"
 #include "scenarios/read/goal.hpp"
 #include "scenarios/read/other_names.hpp"
+#include "scenarios/read/published.hpp"
 #include "scenarios/read/scenario.hpp"
 #include "scenarios/read/short_form.hpp"
 #include "scenarios/read/turns.hpp"
@@ -266,8 +267,9 @@ Scenario decode_scenario(const Value& document, const Environment& environment) 
   result.training_key = training_key(document, result);
   result.report =
       decode_scenario_detail::decode_report(scenario, result.allocator->traits(), environment);
-  // `published` is shown unchanged.
-  static_cast<void>(scenario.list<std::string>("published"));
+  static_cast<void>(scenario.has("published"));
+  static_cast<void>(
+      decode_published(scenario.value(), result.device.figures));  // reports mistakes in it
   return result;
 }
 

@@ -173,6 +173,11 @@ std::vector<std::string> figure_names(const std::vector<Figure>& device) {
   return names;
 }
 
+Expression decode_figures(const Value& value, const std::string& path,
+                          const std::vector<Figure>& device) {
+  return goal_detail::decode_expression(value, path, false, figure_names(device));
+}
+
 Goal decode_goal(const Value& scenario, const std::vector<Figure>& device) {
   Goal goal;
   const Value* given = scenario.find("goal");

@@ -35,6 +35,11 @@ namespace tidemark {
 // Returns the figures that every point has, with those of the device: what a goal may name.
 [[nodiscard]] std::vector<std::string> figure_names(const std::vector<Figure>& device);
 
+// Decodes a sum of figures, `path` is where it is. Throws UserError: it cannot be read, or names
+// what no figure is.
+[[nodiscard]] Expression decode_figures(const Value& value, const std::string& path,
+                                        const std::vector<Figure>& device);
+
 struct Goal {
   bool maximize = true;  // every objective, or minimise every one
   std::vector<Expression> objectives{Expression("throughput.samples_per_second", false)};

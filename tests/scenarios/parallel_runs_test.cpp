@@ -281,7 +281,7 @@ TEST_SUITE("unit") {
                "policies: [checkpoint_every"));
   }
 
-  TEST_CASE("peaks and step times of all sources are summed up, apart by one GPU and several") {
+  TEST_CASE("memory and speed of all sources are summed up, apart by one GPU and several") {
     Validation validation;
     const auto add = [&](const Run& run, double factor, bool check = false) {
       MeasuredSteps steps = read(run);
@@ -299,10 +299,10 @@ TEST_SUITE("unit") {
     add({.source = "d"}, 1, true);
     const std::vector<ValidatedGroup> overall = overall_groups_of(validation.rows);
     REQUIRE(overall.size() == 2);
-    CHECK(overall[0].group == "peaks on several GPUs");
+    CHECK(overall[0].group == "memory on several GPUs");
     CHECK(overall[0].errors.n == 2);
     CHECK(overall[0].errors.mape == doctest::Approx(0.2));
-    CHECK(overall[1].group == "step times on several GPUs");
+    CHECK(overall[1].group == "speed on several GPUs");
     CHECK(overall[1].errors.median == doctest::Approx(0.2));
   }
 
