@@ -70,7 +70,7 @@ void validate_published(const std::string& file, bool named, const Environment& 
       if (!figure.values[i]) continue;
       const PointResult& point = results[i];
       if (point.status == PointStatus::kError) {
-        ++validation.other[fmt::format("cannot be built: {}", excerpt(point.error))];
+        ++validation.other[fmt::format("cannot be built: {}", point.error)];
         continue;
       }
       const nlohmann::ordered_json entry = result_entry(point);

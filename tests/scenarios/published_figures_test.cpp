@@ -111,8 +111,9 @@ TEST_SUITE("unit") {
 TEST_SUITE("paper") {
   TEST_CASE("published memory is met within 3 % and speed within 8 % at the median") {
     Validation validation;
-    for (const char* name : {"hf_bert_large_ladder", "torchtune_3b_ladder", "torchao_optimizers",
-                             "korthikanti_times", "korthikanti_22b", "zero_7b5", "torchtitan_8b"}) {
+    for (const char* name :
+         {"hf_bert_large_ladder", "torchtune_3b_ladder", "torchao_optimizers", "litgpt_config_hub",
+          "korthikanti_times", "korthikanti_22b", "zero_7b5", "torchtitan_8b"}) {
       validate_published(test::source_path(fmt::format("scenarios/papers/{}.yaml", name)), true,
                          environment(), 2, validation);
     }
@@ -120,7 +121,7 @@ TEST_SUITE("paper") {
     std::map<std::string, ErrorSummary> overall;
     for (const ValidatedGroup& group : overall_groups_of(validation.rows))
       overall[group.group] = group.errors;
-    CHECK(overall["memory on one GPU"].n >= 20);
+    CHECK(overall["memory on one GPU"].n >= 26);
     CHECK(overall["memory on one GPU"].median < 0.03);
     CHECK(overall["speed on one GPU"].n >= 16);
     CHECK(overall["speed on one GPU"].median < 0.08);
