@@ -171,7 +171,8 @@ int CalibrateCommand::execute(const Console& console) const {
                                         [](double share) { return share >= 0 && share <= 0.9; })};
   if (is_open_file_of_process(profile)) {
     throw UserError(
-        "the new profile would extend a pipe, which is gone when it is read; give a file");
+        "the new profile would extend an open file of this process, which is gone when it is read; "
+        "give a file");
   }
   const DeviceProfile device = load_device_profile(profile, environment.profile_folders);
   const std::optional<DType> range_type = matrix_type_option("dtype", dtype);

@@ -1,6 +1,7 @@
 // tidemark import: turns another tool's training settings into a scenario.
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -120,9 +121,12 @@ Exit codes: 0 imported; 2 bad input; 3 internal error.)");
 }
 
 int ImportCommand::execute(const Console& console) const {
-  if (is_open_file_of_process(model)) {
-    throw UserError(
-        "--model: the scenario would name a pipe, which is gone when it is run; give a file");
+  for (const auto& [option, name] : {std::pair("--model", &model), std::pair("--gpu", &gpu)}) {
+    if (!is_open_file_of_process(*name)) continue;
+    throw UserError(fmt::format(
+        "{}: the scenario would name an open file of this process, which is gone when it is run; "
+        "give a file",
+        option));
   }
   if (!output.empty() && identity_of_path(file) == identity_of_path(output))
     throw UserError(fmt::format("--output: {} is the file that is imported", output));
@@ -133,7 +137,8 @@ int ImportCommand::execute(const Console& console) const {
       {.model = model, .gpu = gpu.empty() ? import_detail::kDefaultGpu : gpu, .count = count},
       environment);
   import_detail::shorten_path(imported.scenario, output);
-  const std::string name = std::filesystem::path(file).filename().string();
+  const std::string name =
+      is_open_file_of_process(file) ? file : std::filesystem::path(file).filename().string();
   std::string text = scenario_yaml(imported, name);
   if (gpu.empty())
     text = fmt::format("# No GPU was given: --gpu NAME, or `hardware` below.\n{}", text);

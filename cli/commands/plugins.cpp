@@ -7,6 +7,7 @@
 
 #include "graph/core/errors.hpp"
 #include "graph/core/paths.hpp"
+#include "graph/core/piped_files.hpp"
 
 namespace tidemark {
 namespace plugins_detail {
@@ -17,6 +18,7 @@ namespace {
 void try_loading(const std::string& path) {
   if (!path_exists(path)) return;  // reported where it is loaded
   const std::string file = absolute_path(path).string();
+  keep_piped(file);
   const pid_t child = fork();
   if (child == 0) {
     const int nowhere = open("/dev/null", O_WRONLY);

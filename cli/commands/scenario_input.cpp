@@ -41,7 +41,7 @@ void refuse_model_file(const std::string& name) {
   if (!is_onnx_file(name)) {
     if (!json && !is_open_file_of_process(name)) return;
     const Value document = read_document(name);
-    if (document.find("model") != nullptr) return;
+    if (document.find("model") != nullptr || document.find("extends") != nullptr) return;
     if (!json && kind_of_model_document(document).empty()) return;
   }
   throw UserError(fmt::format("{} is no scenario; to run a model file, add --gpu NAME", name));
@@ -193,7 +193,8 @@ std::string ScenarioInput::command_line(const std::string& command,
   for (const std::string& text : overrides) {
     const std::size_t value = text.find('=') + 1;
     const bool path = value > 0 && text.substr(value).starts_with('/');
-    words.insert(words.end(), {"-s", path ? text.substr(0, value) + without_folders(text) : text});
+    words.insert(words.end(),
+                 {"-s", path ? text.substr(0, value) + without_folders(text.substr(value)) : text});
   }
   for (const std::string& plugin : plugins)
     words.insert(words.end(), {"--plugin", without_folders(plugin)});

@@ -12,6 +12,7 @@
 #include "cli/text/override_words.hpp"
 #include "cli/text/point_summary.hpp"
 #include "cli/text/wording.hpp"
+#include "graph/core/piped_files.hpp"
 #include "plots/report/run_columns.hpp"
 #include "plots/role_style.hpp"
 #include "scenarios/results/compared_time.hpp"
@@ -124,9 +125,9 @@ Json resolved(const Scenario& scenario) {
 void shorten_paths(Value& value) {
   namespace fs = std::filesystem;
   const fs::path path = value.scalar;
-  if (value.is_scalar() && path.is_absolute()) {
+  if (value.is_scalar() && path.is_absolute() && !is_open_file_of_process(path)) {
     std::error_code error;
-    const fs::path folder = fs::absolute(value.location.file, error).parent_path();
+    const fs::path folder = fs::absolute(folder_of_file(value.location.file) / ".", error);
     const fs::path beside = path.lexically_relative(folder.lexically_normal());
     value.scalar = (error || beside.empty() ? path.filename() : beside).string();
   }

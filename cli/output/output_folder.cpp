@@ -1,7 +1,9 @@
 #include "cli/output/output_folder.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <set>
+#include <string_view>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -34,22 +36,39 @@ struct EarlierReport {
   std::set<std::string> changed;  // files that have been changed since, or of which that is unknown
 };
 
+// Returns the name in a line of the list. Earlier versions wrote the name alone.
+std::string name_in(const std::string& line) {
+  constexpr std::string_view kDigits = "0123456789";
+  constexpr std::size_t kDecimals = 10;  // a point and nanoseconds
+  const std::size_t size = line.find_first_not_of(kDigits);
+  if (size == 0 || size == std::string::npos || line[size] != ' ') return line;
+  const std::size_t seconds = line.find_first_not_of(kDigits, size + 1);
+  if (seconds == std::string::npos || line[seconds] != '.') return line;
+  const std::size_t end = line.find_first_not_of(kDigits, seconds + 1);
+  if (end != seconds + kDecimals || line[end] != ' ') return line;
+  return line.substr(end + 1);
+}
+
 EarlierReport earlier_report(const fs::path& folder) {
+  constexpr std::uintmax_t kMostBytes = std::uintmax_t{1} << 20;
   EarlierReport earlier;
   const fs::path list = folder / kList;
-  std::ifstream known(is_file(list) ? list : fs::path());
+  std::error_code error;
+  const bool is_list = is_file(list) && fs::file_size(list, error) <= kMostBytes && !error;
+  std::ifstream known(is_list ? list : fs::path());
   for (std::string line; std::getline(known, line);) {
-    // Earlier versions wrote a name alone.
-    const std::size_t behind_time = line.find(' ', line.find(' ') + 1);
-    const std::string name = behind_time == std::string::npos ? line : line.substr(behind_time + 1);
+    const std::string name = name_in(line);
     // A damaged list must not reach beyond the folder.
-    if (name.empty() || fs::path(name).filename() != name) continue;
+    if (name.empty() || name == kList || fs::path(name).filename() != name) continue;
     if (line_of(folder / name, name) == line) {
       earlier.unchanged.insert(name);
     } else if (is_file(folder / name)) {
       earlier.changed.insert(name);
     }
   }
+  // What the list says in two ways is left.
+  for (const std::string& name : earlier.changed)
+    earlier.unchanged.erase(name);
   return earlier;
 }
 

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "graph/core/paths.hpp"
+#include "graph/core/piped_files.hpp"
 #include "graph/core/printable.hpp"
 #include "scenarios/results/document_json.hpp"
 
@@ -49,7 +51,9 @@ std::string mapping_text(Json mapping) {
   for (const char* key : {"hf", "onnx", "graph", "layers"}) {
     const auto path = mapping.find(key);
     if (path == mapping.end() || !path->is_string()) continue;
-    const std::string file = std::filesystem::path(path->get<std::string>()).filename().string();
+    const std::filesystem::path named = path->get<std::string>();
+    const std::string file =
+        is_open_file_of_process(named) ? title_of_file(named) : named.filename().string();
     mapping.erase(path);
     return named_text(file, mapping);
   }

@@ -16,7 +16,6 @@
 #include "graph/core/json_reader.hpp"
 #include "graph/core/paths.hpp"
 #include "graph/core/piped_files.hpp"
-#include "graph/core/words.hpp"
 #include "graph/core/yaml_reader.hpp"
 
 namespace tidemark {

@@ -9,6 +9,7 @@
 
 #include "graph/core/errors.hpp"
 #include "graph/core/piped_files.hpp"
+#include "graph/core/words.hpp"
 
 namespace tidemark {
 namespace paths_detail {
@@ -37,7 +38,7 @@ std::string why_not_opened(const std::filesystem::path& path) {
 }
 
 std::string title_of_file(const std::filesystem::path& path) {
-  if (is_open_file_of_process(path)) return "pipe";
+  if (is_open_file_of_process(path)) return "input";
   const std::string stem = path.stem().string();
   const std::string folder = path.parent_path().filename().string();
   return stem == "config" && !folder.empty() ? folder : stem;
@@ -49,9 +50,8 @@ bool path_exists(const std::filesystem::path& path) {
 }
 
 bool is_file(const std::filesystem::path& path) {
-  keep_piped(path.string());
   std::error_code error;
-  return std::filesystem::is_regular_file(path, error);
+  return std::filesystem::is_regular_file(path, error) || is_piped(path);
 }
 
 bool is_folder(const std::filesystem::path& path) {

@@ -17,8 +17,7 @@ inline constexpr std::size_t kMaxExtends = 32;
 // Whether something is there. What cannot be looked up is not there: the reader that opens it
 // says why.
 [[nodiscard]] bool path_exists(const std::filesystem::path& path);
-// Whether the path is that of a regular file, or of a pipe of this process, which becomes one here.
-// Throws UserError for a pipe that cannot be kept.
+// Whether the path is that of a regular file, or of a pipe that a shell hands over.
 [[nodiscard]] bool is_file(const std::filesystem::path& path);
 [[nodiscard]] bool is_folder(const std::filesystem::path& path);
 
@@ -27,7 +26,7 @@ inline constexpr std::size_t kMaxExtends = 32;
 [[nodiscard]] std::string why_not_opened(const std::filesystem::path& path);
 
 // Returns a name for what a file holds: the file's without folders and ending; the folder's for
-// config.json, as Hugging Face names it; "pipe" for an open file of this process.
+// config.json, as Hugging Face names it; "input" for an open file of this process.
 [[nodiscard]] std::string title_of_file(const std::filesystem::path& path);
 
 // Returns the path from the root, without "." and "..". Throws UserError when the working directory

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -26,7 +27,9 @@ namespace {
 
 // Returns the number of the open file that a path names.
 std::optional<int> descriptor_of(const std::filesystem::path& named) {
-  const std::string normal = named.lexically_normal().string();
+  if (named.empty()) return std::nullopt;
+  std::error_code error;
+  const std::string normal = std::filesystem::absolute(named, error).lexically_normal().string();
   std::string_view path = normal;
   if (path == "/dev/stdin") return STDIN_FILENO;
   for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {
@@ -67,6 +70,28 @@ std::size_t read_piece(int descriptor, std::array<char, 1U << 16U>& piece,
   }
 }
 
+void replace_by_copy(int descriptor, const std::string& path) {
+  constexpr const char* kNoCopy = "this is a pipe, whose bytes cannot be kept";
+  const int memory = memfd_create("tidemark", MFD_CLOEXEC);
+  if (memory < 0) fail(path, kNoCopy);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> copy(fdopen(memory, "w+b"), &std::fclose);
+  if (!copy) fail(path, kNoCopy);
+  std::array<char, 1U << 16U> piece;
+  std::size_t kept = 0;
+  while (const std::size_t count = read_piece(descriptor, piece, path)) {
+    kept += count;
+    if (kept > kMaxFileBytes) {
+      throw UserError({.file = path}, {},
+                      fmt::format("larger than {} MiB, more than is kept of a pipe; write a file",
+                                  kMaxFileBytes >> 20));
+    }
+    if (std::fwrite(piece.data(), 1, count, copy.get()) != count) fail(path, kNoCopy);
+  }
+  if (std::fflush(copy.get()) != 0) fail(path, kNoCopy);
+  std::rewind(copy.get());
+  if (dup2(fileno(copy.get()), descriptor) < 0) fail(path, kNoCopy);
+}
+
 }  // namespace
 }  // namespace piped_files_detail
 
@@ -74,33 +99,27 @@ bool is_open_file_of_process(const std::filesystem::path& path) {
   return piped_files_detail::descriptor_of(path).has_value();
 }
 
+bool is_piped(const std::filesystem::path& path) {
+  const std::optional<int> descriptor = piped_files_detail::descriptor_of(path);
+  return descriptor && piped_files_detail::is_readable_pipe(*descriptor);
+}
+
 void keep_piped(const std::string& path) {
   const std::optional<int> descriptor = piped_files_detail::descriptor_of(path);
   if (!descriptor) return;
-  // Points of a sweep may open the same file at once.
+  // Points of a sweep may open the same file at once. What is left of a pipe that could not be kept
+  // is no file: it fails again.
   static std::mutex one_reader;
+  static std::map<int, UserError> failed;
   const std::scoped_lock lock(one_reader);
+  if (const auto before = failed.find(*descriptor); before != failed.end()) throw before->second;
   if (!piped_files_detail::is_readable_pipe(*descriptor)) return;
-  constexpr const char* kNoCopy = "this is a pipe, whose bytes cannot be kept";
-  const int memory = memfd_create("tidemark", MFD_CLOEXEC);
-  if (memory < 0) piped_files_detail::fail(path, kNoCopy);
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> copy(fdopen(memory, "w+b"), &std::fclose);
-  if (!copy) piped_files_detail::fail(path, kNoCopy);
-  std::array<char, 1U << 16U> piece;
-  std::size_t kept = 0;
-  while (const std::size_t count = piped_files_detail::read_piece(*descriptor, piece, path)) {
-    kept += count;
-    if (kept > kMaxFileBytes) {
-      throw UserError({.file = path}, {},
-                      fmt::format("larger than {} MiB, more than is kept of a pipe; write a file",
-                                  kMaxFileBytes >> 20));
-    }
-    if (std::fwrite(piece.data(), 1, count, copy.get()) != count)
-      piped_files_detail::fail(path, kNoCopy);
+  try {
+    piped_files_detail::replace_by_copy(*descriptor, path);
+  } catch (const UserError& error) {
+    failed.emplace(*descriptor, error);
+    throw;
   }
-  if (std::fflush(copy.get()) != 0) piped_files_detail::fail(path, kNoCopy);
-  std::rewind(copy.get());
-  if (dup2(fileno(copy.get()), *descriptor) < 0) piped_files_detail::fail(path, kNoCopy);
 }
 
 std::filesystem::path folder_of_file(const std::string& path) {

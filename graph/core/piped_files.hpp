@@ -9,14 +9,17 @@
 
 namespace tidemark {
 
-// Whether a path is /dev/stdin, /dev/fd/N or /proc/self/fd/N: after this process it means another
-// file, or none.
+// Whether a path means /dev/stdin, /dev/fd/N or /proc/self/fd/N: after this process it means
+// another file, or none.
 [[nodiscard]] bool is_open_file_of_process(const std::filesystem::path& path);
+
+// Whether that file is a pipe that is open to be read, and was not kept yet.
+[[nodiscard]] bool is_piped(const std::filesystem::path& path);
 
 // If the path is /dev/stdin, /dev/fd/N or /proc/self/fd/N, and names a pipe that is open to be
 // read, reads it to its end into a file in memory, which takes the pipe's place under the same
-// path. Threads may call it at once. Throws UserError: more than kMaxFileBytes, or more than there
-// is memory for.
+// path. Threads may call it at once. Throws UserError, each time: more than kMaxFileBytes, or more
+// than there is memory for.
 void keep_piped(const std::string& path);
 
 // Returns the folder that paths in a file are relative to: the working directory for an

@@ -1,7 +1,9 @@
 #include "scenarios/measured/profiler_trace.hpp"
 
-#include <optional>
+#include <algorithm>
+#include <string_view>
 
+#include "graph/core/document.hpp"
 #include "graph/core/piped_files.hpp"
 #include "scenarios/measured/profiled_operators.hpp"
 #include "scenarios/measured/profiler_events.hpp"
@@ -12,8 +14,10 @@ namespace tidemark {
 bool is_profiler_trace(const std::string& path) {
   if (path.ends_with(".json") || path.ends_with(".json.gz")) return true;
   if (!is_open_file_of_process(path)) return false;
-  const std::optional<char> first = first_byte_of(path);  // a table's is that of a name
-  return first == '{' || first == '[';
+  const std::string beginning = beginning_of(path);
+  std::string_view text = without_byte_order_mark(beginning);
+  text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+  return text.starts_with('{') || text.starts_with('[');  // a table starts with a name
 }
 
 MeasuredTable read_profiler_trace(const std::string& path) {

@@ -16,8 +16,8 @@
 
 namespace tidemark {
 
-// Whether the file is a trace rather than a table: by its name, *.json or *.json.gz; a pipe by its
-// first byte.
+// Whether the file is a trace rather than a table: by its name, *.json or *.json.gz; a pipe by how
+// it begins.
 [[nodiscard]] bool is_profiler_trace(const std::string& path);
 
 // Reads a trace, compressed or not. Equal operators are one row with the median of their times; its

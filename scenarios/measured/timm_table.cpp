@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "graph/core/errors.hpp"
+#include "graph/core/piped_files.hpp"
 #include "hwprofiles/measured/row_reader.hpp"
 #include "scenarios/measured/step_tables.hpp"
 
@@ -62,6 +64,11 @@ std::string scenario_of(const fs::path& model, const std::string& gpu, std::int6
 }  // namespace timm_table_detail
 
 MeasuredSteps read_timm_table(const CsvTable& table, const StepTableOptions& options) {
+  if (is_open_file_of_process(table.file)) {
+    throw UserError({.file = table.file}, {},
+                    "the name of timm's table says the device and the memory format, as in "
+                    "timm-train-rtx3090-nhwc.csv: give the file, not a pipe");
+  }
   MeasuredSteps result{.file = table.file, .steps = {}, .refused = {}, .other = {}};
   const std::filesystem::path folder =
       timm_table_detail::models_folder(table.file, options.models_folder);

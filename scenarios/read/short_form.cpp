@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
 #include <utility>
 
 #include <fmt/format.h>
@@ -14,7 +15,6 @@
 #include "graph/import/layer_model.hpp"
 #include "graph/models/preset.hpp"
 #include "scenarios/read/other_names.hpp"
-#include "sim/memory/trace/text_file.hpp"
 
 namespace tidemark {
 namespace short_form_detail {
@@ -84,8 +84,11 @@ bool is_layers_path(std::string_view text) {
 }
 
 bool is_onnx_file(const std::string& path) {
-  constexpr char kIrVersion = '\x08';  // tag of a model's first field; no text begins with it
-  return path.ends_with(".onnx") || first_byte_of(path) == kIrVersion;
+  constexpr int kIrVersion = 0x08;  // tag of a model's first field; no text begins with it
+  if (path.ends_with(".onnx")) return true;
+  if (!is_file(path)) return false;  // a named pipe gives its bytes only once
+  keep_piped(path);
+  return std::ifstream(path, std::ios::binary).get() == kIrVersion;
 }
 
 bool has_long_form(std::string_view path) {

@@ -46,7 +46,10 @@ std::string PointKeys::key(const PointDocument& point, const std::string& previo
     // Keys for the use of results do not change the results.
     const bool after = entry.key == "report" || entry.key == "compare" || entry.key == "goal" ||
                        entry.key == "published";
-    if (!after) text += fmt::format("{}:", entry.key) + text_of(entry.value) + '\n';
+    if (after) continue;
+    // A label names no file.
+    const std::string value = entry.key == "name" ? entry.value.scalar : text_of(entry.value);
+    text += fmt::format("{}:", entry.key) + value + '\n';
   }
   return sha1_of(text);
 }
@@ -99,6 +102,7 @@ std::string PointKeys::base_of(const std::string& path) {
 const std::string& PointKeys::content_of(const std::string& path) {
   const auto [entry, added] = contents_.try_emplace(path);
   if (!added || !is_file(path)) return entry->second;
+  keep_piped(path);
   std::ifstream file(path, std::ios::binary);
   Sha1 sha1;
   std::string block(std::size_t{1} << 20, '\0');

@@ -45,6 +45,14 @@ TEST_SUITE("unit") {
     check_refused(workspace.run("pack /dev/zero", kLittleMemory), no_text);
     check_refused(workspace.run("pack /dev/stdin", std::string(kLittleMemory) + "yes 'a: 1' |"),
                   "/dev/stdin: larger than 256 MiB");
+    // What is left of such a pipe is not taken for the file by the next reader.
+    workspace.write("piped.yaml",
+                    "{model: gpt2, hardware: /dev/stdin, sweep: {matrix: {training.micro_batch: "
+                    "[1, 2, 3]}}}");
+    check_refused(workspace.run("run piped.yaml",
+                                "(yes '# filler of many bytes' | head -c 270000000; echo 'extends: "
+                                "v100-sxm-16gb') |"),
+                  "larger than 256 MiB");
     check_refused(workspace.run("replay allocator /dev/zero --capacity 1GiB", kLittleMemory),
                   "/dev/zero");
     std::filesystem::create_directory(workspace.folder() / "out");

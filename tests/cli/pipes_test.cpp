@@ -128,7 +128,13 @@ TEST_SUITE("unit") {
     const Outcome imported =
         workspace.run("import ds.json --model /dev/stdin -o s.yaml", "cat hf.json |");
     CHECK(imported.code == 2);
-    CHECK(contains(imported.err, "would name a pipe"));
+    CHECK(contains(imported.err, "would name an open file of this process"));
+    CHECK_FALSE(workspace.exists("s.yaml"));
+    for (const char* named : {"--model gpt2 --gpu /dev/stdin", "--model ./../../../dev/stdin"}) {
+      const Outcome other = workspace.run(fmt::format("import ds.json {} -o s.yaml", named),
+                                          "cd /tmp; cat /dev/null |");
+      CHECK(other.code == 2);
+    }
     CHECK_FALSE(workspace.exists("s.yaml"));
     // The settings themselves may come through one.
     CHECK(workspace.run("import /dev/stdin --model hf.json -o s.yaml", "cat ds.json |").code == 0);
@@ -136,8 +142,22 @@ TEST_SUITE("unit") {
     const Outcome calibrated =
         workspace.run("calibrate /dev/stdin ops.csv -o p.yaml", "echo 'extends: h100-sxm-80gb' |");
     CHECK(calibrated.code == 2);
-    CHECK(contains(calibrated.err, "would extend a pipe"));
+    CHECK(contains(calibrated.err, "would extend an open file of this process"));
     CHECK_FALSE(workspace.exists("p.yaml"));
+  }
+
+  TEST_CASE("a label is not read, and a report names the pipe that a run was given") {
+    const Workspace workspace;
+    workspace.write("s.yaml",
+                    "{name: /dev/stdin, model: gpt2, hardware: h100-sxm-80gb, sweep: {matrix: "
+                    "{training.micro_batch: [1, 2]}}}");
+    CHECK(workspace.run("sweep s.yaml -o out", "sleep 30 | timeout 20").code == 0);
+    workspace.write("gpu.yaml", "extends: a100-sxm-80gb\n");
+    const Outcome run = workspace.run(
+        "run gpt2 --gpu h100-sxm-80gb -s hardware=/dev/stdin -s 'report={formats: [svg]}' -o made",
+        "cat gpu.yaml |");
+    CHECK(run.code == 0);
+    CHECK(contains(workspace.read("made/timeline.svg"), "-s hardware=/dev/stdin"));
   }
 
   TEST_CASE("a table of operators and a profiler's trace are told apart in a pipe") {
@@ -146,7 +166,7 @@ TEST_SUITE("unit") {
                                          "printf 'operator\\nlinear 64x64x64 bf16\\n' |");
     CHECK(priced.code == 0);
     CHECK(contains(priced.out, "linear 64x64x64 bf16"));
-    const Outcome trace = workspace.run("validate /dev/stdin", "echo '{}' |");
+    const Outcome trace = workspace.run("validate /dev/stdin", "printf ' \\n{}' |");
     CHECK(trace.code == 2);
     CHECK(contains(trace.err, "/dev/stdin: "));
     CHECK(contains(trace.err, "torch.profiler"));

@@ -190,6 +190,12 @@ TEST_SUITE("unit") {
     CHECK(contains(again.err, "perhaps changed since: results.csv, thesis.csv\n"));
     CHECK(workspace.names("out") ==
           std::vector<std::string>{"results.csv", "results.json", "thesis.csv"});
+    // A name that the list has in two ways is kept, and no list is read without end.
+    workspace.write("out/.tidemark-files",
+                    workspace.read("out/.tidemark-files") + "results.json\n.tidemark-files\n");
+    const Outcome twice = workspace.run("run s.yaml -o out -s 'report={formats: [csv]}'");
+    CHECK(contains(twice.err, "perhaps changed since: results.json\n"));
+    CHECK(workspace.exists("out/results.json"));
   }
 
   TEST_CASE("a run warns of what a model's file says and nothing comes of") {

@@ -1,6 +1,7 @@
 // The file as protobuf's parser reads it. Messages are parsed by generated code except for the way
 // down to the initializers, which is walked by hand: the bytes of weights are skipped in the stream
 // and never copied, whatever the file's size.
+#include <cerrno>
 #include <filesystem>
 #include <system_error>
 #include <unordered_map>
@@ -10,6 +11,7 @@
 
 #include "graph/core/errors.hpp"
 #include "graph/core/paths.hpp"
+#include "graph/core/piped_files.hpp"
 #include "graph/import/onnx/onnx_model.hpp"
 
 #if TIDEMARK_READS_ONNX
@@ -351,6 +353,7 @@ OnnxModel read_onnx(const std::string& path) {
   const std::filesystem::path file(path);
   if (path_exists(file) && !is_file(file))
     throw UserError({.file = path}, "", "this is not a regular file");
+  keep_piped(path);
   const auto size = std::filesystem::file_size(file, error);
   errno = 0;
   const read_onnx_detail::File opened(path);

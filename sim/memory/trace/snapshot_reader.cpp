@@ -16,7 +16,7 @@ namespace tidemark {
 bool is_pickle(const std::string& path) {
   constexpr char kProto = '\x80';  // no text begins with it
   if (path.ends_with(".pickle") || path.ends_with(".pkl")) return true;
-  return first_byte_of(path) == kProto;
+  return beginning_of(path).starts_with(kProto);
 }
 
 // Blocks that a snapshot of any size may have; each further one takes more than a byte in the file.

@@ -1,5 +1,6 @@
 #include "sim/memory/trace/text_file.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
@@ -51,17 +52,20 @@ CompressedFile open_compressed(const std::string& path) {
   return file;
 }
 
-std::optional<char> first_byte_of(const std::string& path) {
+std::string beginning_of(const std::string& path) {
+  constexpr std::size_t kMost = 4096;
   std::error_code unknown;
-  if (!is_file(path) && std::filesystem::is_fifo(path, unknown)) {
+  if (std::filesystem::is_fifo(path, unknown) && !is_piped(path)) {
     throw UserError({.file = path}, {},
                     "this is a named pipe, which can be read only once; give a file, or the pipe "
                     "of a shell: <(...)");
   }
+  keep_piped(path);
   const CompressedFile file(gzopen(path.c_str(), "rb"));
-  const int byte = file ? gzgetc(file.get()) : -1;
-  if (byte < 0) return std::nullopt;
-  return static_cast<char>(byte);
+  std::string bytes(kMost, '\0');
+  const int count = file ? gzread(file.get(), bytes.data(), kMost) : 0;
+  bytes.resize(static_cast<std::size_t>(std::max(count, 0)));
+  return bytes;
 }
 
 LineReader::LineReader(const std::string& path)

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,9 +24,9 @@ using CompressedFile = std::unique_ptr<gzFile_s, CloseCompressed>;
 // again. Throws UserError: a folder, or a file that cannot be opened.
 [[nodiscard]] CompressedFile open_compressed(const std::string& path);
 
-// Returns the first byte of a file, unpacked; nothing if it is empty or cannot be read. Throws
-// UserError for a named pipe, which gives its bytes only once.
-[[nodiscard]] std::optional<char> first_byte_of(const std::string& path);
+// Returns the first bytes of a file, unpacked: at most 4 KiB, fewer if there are fewer or it cannot
+// be read. Throws UserError for a named pipe, which gives its bytes only once.
+[[nodiscard]] std::string beginning_of(const std::string& path);
 
 // Reads a file line by line in constant memory; gzip is recognised by its content. Throws
 // UserError: missing, a folder, damaged, or a line longer than kMaxLine.
