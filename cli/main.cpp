@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <CLI/CLI.hpp>
+#include <execinfo.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -182,8 +183,8 @@ int run_command_line(const std::vector<std::string>& arguments, const Console& c
 }
 
 constexpr const char* kTooLittleMemory =
-    "this machine has too little memory for the simulation; try a smaller model, fewer "
-    "training.steps or fewer threads (-j)";
+    "this machine, or a limit of the shell (ulimit -v), leaves too little memory; try a smaller "
+    "model or input, fewer training.steps or fewer threads (-j)";
 
 // Gives the standard streams that the caller has closed to nothing: the next files that are opened
 // would take their numbers, and what is printed would go into them. Writing fails as before.
@@ -192,6 +193,13 @@ void occupy_standard_streams() {
     if (fcntl(stream, F_GETFD) != -1 || errno != EBADF) continue;
     static_cast<void>(open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY));
   }
+}
+
+// Loads what unwinds an exception through the C library now: later there may be no memory for it,
+// and the library ends the process.
+void prepare_unwinding() {
+  void* frame = nullptr;
+  static_cast<void>(backtrace(&frame, 1));
 }
 
 // Memory can run out where nothing may be thrown, as in a destructor that allocates.
@@ -218,6 +226,7 @@ int main(int argc, char** argv) {
   // A file that grows beyond the process's limit is an error of the write, as a full disk is.
   std::signal(SIGXFSZ, SIG_IGN);
   std::set_terminate(main_detail::terminate);
+  main_detail::prepare_unwinding();
   keep_freed_memory();
   std::optional<Console> console;
   try {

@@ -32,9 +32,6 @@ std::unique_ptr<WholeFile> open_solution(const std::string& name, const std::str
   if (identity_of_path(name) == identity_of_path(buffers)) {
     throw UserError({.file = name}, {}, "is the table of buffers itself; --out takes another file");
   }
-  const fs::path parent = fs::path(name).parent_path();
-  std::error_code error;
-  if (!parent.empty()) fs::create_directories(parent, error);  // the file says what is wrong
   return std::make_unique<WholeFile>(name);
 }
 

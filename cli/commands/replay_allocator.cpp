@@ -12,6 +12,7 @@
 #include "cli/text/json_text.hpp"
 #include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
+#include "graph/core/paths.hpp"
 #include "graph/core/units.hpp"
 #include "plots/table.hpp"
 #include "sim/memory/trace/replay.hpp"
@@ -237,6 +238,9 @@ int ReplayAllocatorCommand::execute(const Console& /*console*/) const {
   const std::optional<int> chosen = replay_allocator_detail::device_of(device);
   if (chosen && !snapshot)
     refuse_option("device", "only snapshots of PyTorch have several devices");
+  const bool both = !csv.empty() && !layout.empty();
+  if (both && identity_of_path(absolute_path(csv)) == identity_of_path(absolute_path(layout)))
+    throw UserError(fmt::format("--csv and --layout: both are {}; give two files", excerpt(csv)));
   std::optional<WholeFile> rows;
   std::optional<WholeFile> segments;
   if (!csv.empty()) rows.emplace(csv);

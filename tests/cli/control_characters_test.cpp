@@ -13,8 +13,10 @@ using namespace tidemark::testing;
 
 namespace {
 
-// Clears the screen, sets the title, moves the cursor up; and a control character of two bytes.
-constexpr const char* kHostile = "a\\e[2Jb\\e]0;owned\\ac\\rd\\ne\\bf\\e[1Ag\\x7fh\\u009b31mi";
+// Clears the screen, sets the title, moves the cursor up; a control character of two bytes, and one
+// that turns the order of letters.
+constexpr const char* kHostile =
+    "a\\e[2Jb\\e]0;owned\\ac\\rd\\ne\\bf\\e[1Ag\\x7fh\\u009b31mi\\u202ej\\u2066k";
 
 // Whether a text has no control characters but the line ends of Tidemark's own lines.
 bool is_clean(const std::string& text) {
@@ -23,7 +25,9 @@ bool is_clean(const std::string& text) {
     if ((byte < 0x20 && byte != '\n') || byte == 0x7F) return false;
     const bool c1 =
         byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
-    if (c1) return false;
+    const bool turns =
+        text.compare(i, 3, "\xE2\x80\xAE") == 0 || text.compare(i, 3, "\xE2\x81\xA6") == 0;
+    if (c1 || turns) return false;
   }
   return true;
 }
@@ -90,7 +94,7 @@ TEST_SUITE("unit") {
     const Outcome json = workspace.run("run s.yaml --json");
     CHECK(nlohmann::json::parse(json.out).at("points").at(0).at("name") ==
           "a\x1b[2Jb\x1b]0;owned\ac\rd\ne\bf\x1b[1Ag\x7fh\xc2\x9b"
-          "31mi");
+          "31mi\xe2\x80\xaej\xe2\x81\xa6k");
   }
 }
 

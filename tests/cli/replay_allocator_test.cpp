@@ -51,6 +51,7 @@ TEST_SUITE("unit") {
     fails(space.run("replay alocator"), "unknown command 'alocator'; did you mean 'allocator'?");
     fails(space.run("replay allocator snapshot.pickle --capacity 1GiB"),
           "snapshot.pickle: no such file");
+    fails(replay("--capacity 1GiB --csv same.json --layout ./same.json"), "give two files");
     fails(replay("--capacity 1GiB --device 0"), "--device: only snapshots of PyTorch");
     fails(replay(""), "--capacity is required");
     fails(replay("--capacity 80G"), "--capacity: 80G is ambiguous");

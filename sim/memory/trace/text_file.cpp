@@ -136,6 +136,7 @@ WholeFile::WholeFile(const std::string& path) : path_(path) {
   const bool special =
       std::filesystem::exists(path_, error) && !std::filesystem::is_regular_file(path_, error);
   if (!special) {
+    if (path_.has_parent_path()) std::filesystem::create_directories(path_.parent_path(), error);
     temporary_ = new_temporary(path_);
     if (temporary_.empty())
       fail(fmt::format("cannot be written: {}", text_file_detail::system_message()));
