@@ -29,6 +29,8 @@ void decode_base(const Decoder& d, LoraOptions& options) {
     if (d.has("quantise_head")) {
       d.fail_at("quantise_head", "is for quantised bases, and base: " + base + " is none");
     }
+    if (d.has("outliers"))
+      d.fail_at("outliers", "is for a base of int8, and base: " + base + " is none");
     if (prepares) d.fail_at("prepare", "is for quantised bases, and base: " + base + " is none");
     return;
   }

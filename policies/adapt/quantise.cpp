@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <set>
 #include <utility>
@@ -118,6 +119,11 @@ class Quantised {
     attributes.set("format", std::string(options_.format->name));
     attributes.set("library", options_.library);
     attributes.set("block", options_.block);
+    if (options_.outliers > 0) {
+      const std::int64_t width = copy.source().tensors[node.inputs.front()].shape[-1];
+      attributes.set("outlier_columns",
+                     std::int64_t(std::ceil(options_.outliers * static_cast<double>(width))));
+    }
     const NodeId made = copy.result().add_node(quantised_linear_family(), std::move(inputs),
                                                std::move(attributes), node.layer);
     copy.replace(id, std::array{copy.result().output(made)});
@@ -203,6 +209,10 @@ QuantiseOptions decode_quantise(const Decoder& d, const std::string& name) {
                           "int8",
                           library, name));
   }
+  options.outliers = d.optional<double>("outliers", 0, between(0.0, 1.0));
+  if (options.outliers > 0 && options.format->codes != DType::kInt8)
+    d.fail_at("outliers",
+              fmt::format("is for int8, whose products leave them out; {} has none", name));
   if ((options.block & (options.block - 1)) != 0) {
     d.fail_at("block",
               fmt::format("blocks have 32, 64, 128, ... 4096 weights, not {}", options.block));

@@ -16,14 +16,18 @@ struct QuantiseOptions {
   NamePatterns patterns;    // names of the weights that are quantised
   // The product that makes the model's output stays as it is, unless it is the only one.
   bool keeps_head = true;
+  // LLM.int8: the share of a product's input columns with a value beyond its threshold of 6, which
+  // are multiplied in the type of the input. About 0.001 from 6.7 billion parameters on (Dettmers
+  // et al. 2022, section 4.2: 7 columns of 4,096).
+  double outliers = 0;
   std::string library;  // the word of `implementation`, for the operators
   // Casts all other weights of 16 bits to fp32 (peft's prepare_model_for_kbit_training).
   bool upcasts_rest = false;
   std::string policy;  // the policy that asks for it, for messages
 };
 
-// Reads `block`, `implementation` and `quantise_head` beside the name of a format. Throws UserError
-// for a name that the implementation does not have.
+// Reads `block`, `implementation`, `quantise_head` and `outliers` beside the name of a format.
+// Throws UserError for a name that the implementation does not have.
 [[nodiscard]] QuantiseOptions decode_quantise(const Decoder& d, const std::string& name);
 
 // Quantised weights are frozen. Tied weights, those of trained layers and bare parameters stay.

@@ -24,7 +24,7 @@ using Words = std::vector<std::string_view>;
 // Changes to the model and to how it is trained.
 const Words kAdapted{"lora: {rank: 4}",
                      "lora: {rank: 4, targets: all-linear, base: nf4_dq, dropout: 0.1}",
-                     "lora: {rank: 4, base: int8, dora: true}",
+                     "lora: {rank: 4, base: int8, dora: true, outliers: 0.02}",
                      "lora: {rank: 4, base: nf4, prepare: true, input_gradients: true}",
                      "lora: {rank: 4, dtype: bf16, bias: all}",
                      "quantise_weights: {dtype: nf4}",

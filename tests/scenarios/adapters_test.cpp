@@ -194,6 +194,24 @@ TEST_SUITE("unit") {
     CHECK(head.saved_activations.count == 12100);
   }
 
+  TEST_CASE(
+      "columns of LLM.int8's outliers are kept once more, and the host waits for their list") {
+    const PointResult none = llama("lora: {rank: 4, base: int8}");
+    const PointResult some = llama("lora: {rank: 4, base: int8, outliers: 0.05}");
+    // Each product keeps its outliers, but for those whose input needs no gradient: the first
+    // block's queries, keys and values. 64 tokens in bf16; 4 of 64 columns and 5 of 96.
+    constexpr std::int64_t kWide = 4;
+    constexpr std::int64_t kDown = 5;
+    const std::int64_t columns = 2 * (6 * kWide + kDown) - 3 * kWide;
+    CHECK(some.saved_activations.count - none.saved_activations.count == 64 * 2 * columns);
+    CHECK(some.run.step > none.run.step);
+    CHECK(some.parameters == none.parameters);
+    CHECK(refusal("lora: {base: nf4, outliers: 0.1}").find("is for int8") != std::string::npos);
+    CHECK(refusal("lora: {outliers: 0.1}").find("is for a base of int8") != std::string::npos);
+    CHECK(refusal("quantise_weights: {dtype: int8, outliers: 2}").find("outliers") !=
+          std::string::npos);
+  }
+
   TEST_CASE("names that match nothing are errors with the nearest ones") {
     CHECK(refusal("lora: {targets: [c_atn]}").find("did you mean 'c_attn'") != std::string::npos);
     CHECK(refusal("freeze: {layers: [wtee]}").find("did you mean 'wte'") != std::string::npos);

@@ -2,6 +2,8 @@
 // torchao's NF4. Autograd keeps the codes, which are a part of the model.
 #include "graph/operators/adapters/quantised_linear.hpp"
 
+#include <optional>
+
 #include "graph/operators/adapters/quantised_formats.hpp"
 #include "graph/operators/forward_builder.hpp"
 #include "graph/operators/kernels.hpp"
@@ -87,8 +89,48 @@ void emit_4bit(ForwardBuilder& f) {
   f.launch(product);
 }
 
-// LLM.int8: rows of the input are scaled to int8, multiplied into int32, and scaled back. Columns
-// of outliers, a share of the input that only its values tell, are left out.
+// Returns the input of the columns that pass LLM.int8's threshold in some row; none: nothing
+// passes. Only the values tell which do: the number is an option.
+std::optional<Tensor> outliers_of(const NodeView& node) {
+  const std::int64_t columns = node.attributes().integer("outlier_columns", 0);
+  if (columns == 0) return std::nullopt;
+  const Tensor& x = node.input(kLinearX);
+  Shape shape = x.shape;
+  shape[-1] = columns;
+  return Tensor{.dtype = x.dtype, .shape = shape};
+}
+
+// Adds the product of the outliers in the type of the input (MatMul8bitLt of bitsandbytes,
+// int8_mixed_scaled_mm): the host waits for the list of columns, whose weights are dequantised.
+void add_outliers(ForwardBuilder& f, const Tensor& of_columns, const Tensor& result) {
+  const NodeView& node = f.node();
+  const auto [m, n, k] = linear_extent(node);
+  const Tensor& x = node.input(kLinearX);
+  const std::int64_t columns = of_columns.shape[-1];
+  const Tensor kept = node.needs_gradient(kLinearX)
+                          ? f.saved("outlier_input")
+                          : f.create("outlier_input", of_columns.shape, x.dtype);
+  BackwardKernel take{.name = "take_outliers",
+                      .reads = {x},
+                      .creates = {kept},
+                      .work = work_on(OperatorClass::kElementwise, Flops(), {kept}, {kept})};
+  take.blocks_host = true;
+  f.launch(take);
+  const Tensor weight = f.create("outlier_weight", {columns, n}, x.dtype);
+  f.launch(
+      {.name = "dequantise_outliers",
+       .reads = {node.input(kLinearWeight), node.input(kFirstState)},
+       .creates = {weight},
+       .work = work_on(OperatorClass::kElementwise, flops_per(1, weight), {weight}, {weight})});
+  BackwardKernel product{.name = "quantised_linear.outliers",
+                         .reads = {kept, weight},
+                         .mutates = {result},
+                         .work = matmul_work(x.dtype, m, n, columns, 1)};
+  product.temporary = result.bytes();  // the sum is a tensor of its own before it takes its place
+  f.launch(product);
+}
+
+// LLM.int8: rows of the input are scaled to int8, multiplied into int32, and scaled back.
 void emit_int8(ForwardBuilder& f) {
   const NodeView& node = f.node();
   const auto [m, n, k] = linear_extent(node);
@@ -122,6 +164,8 @@ void emit_int8(ForwardBuilder& f) {
   if (node.has_input(kLinearBias)) scale.reads.push_back(node.input(kLinearBias));
   if (x.dtype != DType::kFloat16) scale.temporary = bytes_of(DType::kFloat16, sums.elements());
   f.launch(scale);
+  if (const std::optional<Tensor> outliers = outliers_of(node))
+    add_outliers(f, *outliers, node.output());
 }
 
 void emit(ForwardBuilder& f) {
@@ -143,6 +187,8 @@ void save(SavedSet& saved) {
     saved.context(kLinearX);  // ctx.tensors
   } else if (format_of(node).codes == DType::kInt8) {
     saved.input(kLinearX);
+    if (const std::optional<Tensor> outliers = outliers_of(node))
+      saved.extra("outlier_input", outliers->shape, outliers->dtype);
   }
   saved.input(kLinearWeight);
 }
