@@ -87,9 +87,10 @@ struct Work {
   // Whether the operands have their channels next to each other in memory: convolutions and
   // normalizations, whose kernels differ by it.
   bool channels_last = false;
-  int launches = 1;         // kernels that one call of the framework starts
-  Duration fixed{};         // kFixed only
-  Collective collective{};  // kCollective only
+  bool two_of_four = false;  // kMatmul: the weight holds two of four values (sparse tensor cores)
+  int launches = 1;          // kernels that one call of the framework starts
+  Duration fixed{};          // kFixed only
+  Collective collective{};   // kCollective only
 };
 
 }  // namespace tidemark

@@ -7,6 +7,7 @@
 
 #include "graph/core/errors.hpp"
 #include "graph/operators/family.hpp"
+#include "graph/operators/known_families.hpp"
 #include "graph/rewrite/graph_copy.hpp"
 #include "policies/adapt/product_weights.hpp"
 #include "policies/adapt/prune.hpp"
@@ -71,6 +72,10 @@ Graph store_two_of_four(const Graph& graph, const NamePatterns& patterns) {
     storage.bytes = Bytes(storage.bytes.count / 16 * 9);
     storage.dtype = DType::kByte;
     storage.elements = Elements(0);
+  }
+  for (Node& node : result.nodes) {
+    if (node.family == &linear_family() && weights[node.inputs[kProductWeight]].valid())
+      node.attributes.set("two_of_four", std::int64_t{1});
   }
   return result;
 }

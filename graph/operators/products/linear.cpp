@@ -60,6 +60,10 @@ ForwardKernel forward(const NodeView& node) {
   const auto [m, n, k] = linear_extent(node);
   ForwardKernel kernel{.work = matmul_work(node.output().dtype, m, n, k, 1)};
   if (node.has_input(kLinearBias)) kernel.work.read += node.input(kLinearBias).bytes();
+  if (node.attributes().flag("two_of_four")) {
+    kernel.work.two_of_four = true;
+    kernel.work.read -= Bytes(node.input(kLinearWeight).bytes().count / 16 * 7);
+  }
   if (copies_rows(node) && !node.needs_gradient(kLinearWeight)) {
     kernel.temporary = node.input(kLinearX).bytes();
   }
