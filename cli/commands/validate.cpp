@@ -53,15 +53,6 @@ nlohmann::ordered_json document(const Validation& validation) {
           {"refused_rows", refused_json(validation.refused)}};
 }
 
-std::string value_text(const ValidatedRow& row, double value) {
-  const bool bytes =
-      row.metric.find("peak") != std::string::npos || row.metric.starts_with("memory.");
-  if (bytes) return format_bytes(Bytes(std::llround(value)));
-  if (row.metric == "time" || row.metric == "step_time" || row.metric.starts_with("time."))
-    return fmt::format("{:.4g} ms", value * 1e3);
-  return fmt::format("{:.4g}", value);
-}
-
 std::string report(const Validation& validation, std::size_t top, const Console& console) {
   const std::size_t width = console.terminal ? console.width : 0;
   Table groups({{"group"},

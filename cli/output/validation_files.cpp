@@ -4,11 +4,13 @@
 #include <cmath>
 #include <map>
 #include <sstream>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "graph/core/csv.hpp"
+#include "graph/core/units.hpp"
 #include "plots/agreement_chart.hpp"
 #include "plots/drawing/svg_file.hpp"
 #include "plots/svg.hpp"
@@ -30,29 +32,39 @@ std::vector<const ValidatedRow*> worst_first(const Validation& validation) {
 }
 
 bool is_time(const ValidatedRow& row) {
-  return row.metric == "time" || row.metric == "step_time";
+  return row.metric == "time" || row.metric == "step_time" || row.metric.starts_with("time.");
+}
+
+bool is_memory(const ValidatedRow& row) {
+  return row.metric.find("peak") != std::string::npos || row.metric.starts_with("memory.");
+}
+
+// Returns what the axis of a row's figure is called: figures of one unit share a chart.
+std::string axis_of(const ValidatedRow& row) {
+  if (is_time(row)) return "seconds";
+  return is_memory(row) ? "bytes" : row.metric;
 }
 
 SvgChart chart_of(const Validation& validation) {
-  std::map<std::string, std::size_t> metrics;
+  std::map<std::string, std::size_t> axes;
   bool times = false;
   for (const ValidatedRow& row : validation.rows) {
-    times |= is_time(row);
-    ++metrics[row.metric];
+    times |= row.metric == "time" || row.metric == "step_time";
+    ++axes[axis_of(row)];
   }
-  std::string shown;
-  for (const auto& [metric, count] : metrics) {
-    if (shown.empty() || count > metrics[shown]) shown = metric;
+  std::string shown = times ? "seconds" : "";
+  for (const auto& [axis, count] : axes) {
+    if (shown.empty() || (!times && count > axes[shown])) shown = axis;
   }
   std::vector<AgreementGroup> groups;
   std::map<std::string, std::size_t> places;
   for (const ValidatedRow& row : validation.rows) {
-    if (!(times ? is_time(row) : row.metric == shown) || !(row.predicted > 0)) continue;
+    if (axis_of(row) != shown || !(row.predicted > 0)) continue;
     const auto [place, added] = places.try_emplace(row.group, groups.size());
     if (added) groups.push_back({.label = row.group, .points = {}});
     groups[place->second].points.push_back({row.measured, row.predicted});
   }
-  return agreement_chart(groups, times ? "seconds" : shown);
+  return agreement_chart(groups, shown);
 }
 
 void write_rows(std::ostream& out, const std::vector<const ValidatedRow*>& rows) {
@@ -73,26 +85,31 @@ void write_page(std::ostream& out, const Validation& validation, const SvgChart&
   out << "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
          "<title>Predicted against measured</title>\n<style>body{font:15px sans-serif;margin:2em;"
          "max-width:70em}table{border-collapse:collapse}td,th{padding:.2em .8em;text-align:left;"
-         "border-bottom:1px solid #ddd}td.n{text-align:right}</style></head><body>\n"
+         "border-bottom:1px solid "
+         "#ddd}td.n{text-align:right;white-space:nowrap}</style></head><body>\n"
          "<h1>Predicted against measured</h1>\n<p>Errors are predicted / measured - 1.</p>\n"
       << svg << "\n<h2>Groups</h2>\n<table><tr><th>group</th><th>metric</th><th>rows</th>"
       << "<th>MAPE</th><th>median</th><th>bias</th></tr>\n";
-  for (const ValidatedGroup& g : groups_of(validation.rows)) {
-    out << fmt::format(
-        "<tr><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{:.1f} %</td>"
-        "<td class=\"n\">{:.1f} %</td><td class=\"n\">{:+.1f} %</td></tr>\n",
-        xml_text(g.group), xml_text(g.metric), g.errors.n, g.errors.mape * 100,
-        g.errors.median * 100, g.errors.bias * 100);
-  }
+  const auto add = [&](const std::vector<ValidatedGroup>& groups, std::string_view over) {
+    for (const ValidatedGroup& g : groups) {
+      out << fmt::format(
+          "<tr><td>{}{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{:.1f} %</td>"
+          "<td class=\"n\">{:.1f} %</td><td class=\"n\">{:+.1f} %</td></tr>\n",
+          over, xml_text(g.group), xml_text(g.metric), g.errors.n, g.errors.mape * 100,
+          g.errors.median * 100, g.errors.bias * 100);
+    }
+  };
+  add(groups_of(validation.rows), "");
+  add(overall_groups_of(validation.rows), "all ");
   out << "</table>\n<h2>Farthest off</h2>\n<table><tr><th>row</th><th>group</th><th>metric</th>"
          "<th>predicted</th><th>measured</th><th>error</th></tr>\n";
   for (std::size_t i = 0; i < std::min(kWorstRows, rows.size()); ++i) {
     const ValidatedRow& row = *rows[i];
     out << fmt::format(
-        "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"n\">{:.4g}</td>"
-        "<td class=\"n\">{:.4g}</td><td class=\"n\">{:+.0f} %</td></tr>\n",
-        xml_text(row.text), xml_text(row.group), xml_text(row.metric), row.predicted, row.measured,
-        row.error() * 100);
+        "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td>"
+        "<td class=\"n\">{}</td><td class=\"n\">{:+.0f} %</td></tr>\n",
+        xml_text(row.text), xml_text(row.group), xml_text(row.metric),
+        value_text(row, row.predicted), value_text(row, row.measured), row.error() * 100);
   }
   out << "</table>\n<p>rows.csv has all of them.</p>\n";
   if (!validation.other.empty()) out << "<h2>Rows that are not used</h2>\n<table>\n";
@@ -105,6 +122,12 @@ void write_page(std::ostream& out, const Validation& validation, const SvgChart&
 
 }  // namespace
 }  // namespace validation_files_detail
+
+std::string value_text(const ValidatedRow& row, double value) {
+  if (validation_files_detail::is_memory(row)) return format_bytes(Bytes(std::llround(value)));
+  if (validation_files_detail::is_time(row)) return fmt::format("{:.4g} ms", value * 1e3);
+  return fmt::format("{:.4g}", value);
+}
 
 double distance_of(const ValidatedRow& row) {
   if (!(row.predicted > 0)) return 1;
