@@ -33,6 +33,28 @@ void check_refused(const Outcome& outcome, const std::string& part) {
 }  // namespace
 
 TEST_SUITE("unit") {
+  TEST_CASE("a sweep without memory for its threads ends with a reason, and nothing is lost") {
+    if (test::kInstrumented) return;  // a sanitizer's shadow takes terabytes of addresses
+    const Workspace workspace;
+    workspace.write("s.yaml",
+                    "{model: gpt2, hardware: h100-sxm-80gb, sweep: {matrix: {training.micro_batch: "
+                    "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10], training.sequence: [64, 128, 256, 512, 768, "
+                    "1024]}}}");
+    for (int kib = 120000; kib <= 150000; kib += 15000) {
+      CAPTURE(kib);
+      std::filesystem::remove_all(workspace.folder() / "out");
+      const Outcome sweep =
+          workspace.run("sweep s.yaml -o out -j 8", fmt::format("ulimit -v {};", kib).c_str());
+      CAPTURE(sweep.err);
+      // 3 says that memory is too little; a signal is 128 and more.
+      CHECK((sweep.code == 0 || sweep.code == 3));
+      if (sweep.code == 3) CHECK(contains(sweep.err, "too little memory"));
+    }
+    CHECK(workspace.run("sweep s.yaml -o out --resume -j 3").code == 0);
+    CHECK(workspace.run("sweep s.yaml -o undisturbed -j 3").code == 0);
+    CHECK(workspace.read("out/results.csv") == workspace.read("undisturbed/results.csv"));
+  }
+
   TEST_CASE("files without an end are refused once they are too large") {
     const Workspace workspace;
     const std::string eviction = " --heuristic dtr --mode eager --budget 80";
