@@ -37,12 +37,6 @@ Duration nanoseconds_of(double seconds) {
   return Duration(std::max<std::int64_t>(1, std::llround(std::min(seconds * 1e9, kMost))));
 }
 
-// Sparse tensor cores do a product with two of four weights in half of the time at most; at the
-// shapes of large layers PyTorch reaches 1.3 to 1.6 times the dense rate, and 1.3 for forward and
-// backward of ViT-L's MLP on A100 (torch/sparse/semi_structured.py; the pytorch.org article
-// "Accelerating neural network training", 2024). Not fitted.
-constexpr double kTwoOfFourSpeed = 1.45;
-
 bool runs_on_tensor_cores(DType type) {
   return type != DType::kFloat64 && type != DType::kFloat32;
 }
@@ -168,18 +162,13 @@ double CostModel::compute_seconds(const Work& work) const {
   return work.flops.count / vector_rate(work.dtype);
 }
 
-// Tensor cores for bf16 came with those for 2:4 products, in Ampere.
-bool CostModel::has_sparse_tensor_cores() const {
-  return matrix_type(profile_, DType::kBFloat16) == DType::kBFloat16;
-}
-
 // Work without extents (a product hidden in a composite operator) is timed as one of full tiles.
 double CostModel::matmul_seconds(const Work& work) const {
   const auto [m, n, k, batch] = work.extent;
   const DType type = matrix_type(profile_, work.dtype);
   const MatrixRate& rate = profile_.matrix[static_cast<std::size_t>(type)];
   double peak = rate.matmul_share * rate.peak.value;
-  if (work.two_of_four && has_sparse_tensor_cores()) peak *= cost_model_detail::kTwoOfFourSpeed;
+  if (work.two_of_four) peak *= profile_.two_of_four;
   const double memory = memory_seconds(work);
   if (m < 1 || n < 1 || k < 1 || batch < 1) return std::max(work.flops.count / peak, memory);
 

@@ -71,7 +71,6 @@ class CostModel {
   [[nodiscard]] double compute_seconds(const Work& work) const;
   [[nodiscard]] double memory_seconds(const Work& work) const;
   [[nodiscard]] double bandwidth_share(const Work& work) const;
-  [[nodiscard]] bool has_sparse_tensor_cores() const;
   [[nodiscard]] double matmul_seconds(const Work& work) const;
   [[nodiscard]] double attention_rate(const Work& work) const;
   [[nodiscard]] double convolution_seconds(const Work& work) const;

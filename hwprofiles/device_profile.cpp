@@ -52,6 +52,7 @@ void decode_matmul_shares(const FigureReader& shares, DeviceProfile& profile) {
                                    std::string(name_of(type)));
     }
   }
+  profile.two_of_four = shares.maybe<double>("two_of_four", between(1.0, 2.0)).value_or(1);
   profile.sustained_matmul = shares.maybe<double>("sustained", kFraction).value_or(1);
   profile.matmul_spread = shares.maybe<double>("spread", kFraction).value_or(0);
   shares.finish();

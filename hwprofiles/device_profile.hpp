@@ -209,6 +209,9 @@ struct DeviceProfile {
   double sustained_matmul = 1;
   // Standard deviation of that rate among devices of one kind: ranks wait for the slowest of them.
   double matmul_spread = 0;
+  // Rate of products whose weight holds two of four values over that of dense ones; 1 where the
+  // device has no cores for them.
+  double two_of_four = 1;
   VectorProfile vector;
   TileModel tensor_core_tile;
   TileModel cuda_core_tile;

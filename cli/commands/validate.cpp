@@ -154,7 +154,9 @@ int ValidateCommand::execute(const Console& console) const {
   Validation validation;
   for (const std::string& file : measured_files(tables, true)) {
     const bool named = std::find(tables.begin(), tables.end(), file) != tables.end();
-    if (is_scenario_name(file)) {
+    if (is_scenario_to_validate(file)) {
+      if (named && !profile.empty())
+        throw UserError("--gpu: the scenario names its own; give tables alone, or leave it out");
       validate_published(file, named, environment, workers, validation);
       continue;
     }

@@ -31,18 +31,10 @@ std::vector<const ValidatedRow*> worst_first(const Validation& validation) {
   return rows;
 }
 
-bool is_time(const ValidatedRow& row) {
-  return row.metric == "time" || row.metric == "step_time" || row.metric.starts_with("time.");
-}
-
-bool is_memory(const ValidatedRow& row) {
-  return row.metric.find("peak") != std::string::npos || row.metric.starts_with("memory.");
-}
-
 // Returns what the axis of a row's figure is called: figures of one unit share a chart.
 std::string axis_of(const ValidatedRow& row) {
-  if (is_time(row)) return "seconds";
-  return is_memory(row) ? "bytes" : row.metric;
+  if (row.unit == ValueUnit::kSeconds) return "seconds";
+  return row.unit == ValueUnit::kBytes ? "bytes" : row.metric;
 }
 
 SvgChart chart_of(const Validation& validation) {
@@ -124,8 +116,8 @@ void write_page(std::ostream& out, const Validation& validation, const SvgChart&
 }  // namespace validation_files_detail
 
 std::string value_text(const ValidatedRow& row, double value) {
-  if (validation_files_detail::is_memory(row)) return format_bytes(Bytes(std::llround(value)));
-  if (validation_files_detail::is_time(row)) return fmt::format("{:.4g} ms", value * 1e3);
+  if (row.unit == ValueUnit::kBytes) return format_bytes(Bytes(std::llround(value)));
+  if (row.unit == ValueUnit::kSeconds) return fmt::format("{:.4g} ms", value * 1e3);
   return fmt::format("{:.4g}", value);
 }
 

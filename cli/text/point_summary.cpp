@@ -361,13 +361,8 @@ std::string setting_line(const PointResult& point, const Scenario& scenario,
   std::string text = scenario.device.name;
   if (const int ranks = scenario.mesh.ranks(); ranks > 1) text += fmt::format(" x {}", ranks);
   if (scenario.model.kind == ModelKind::kCostGraph) return text + "; cost graph";
-  const bool expert = scenario.mesh.size(MeshDimension::kExpert) > 1;
-  const std::string_view part =
-      scenario.mesh.size(MeshDimension::kTensor) == 1
-          ? (expert ? " on each expert rank" : "")
-          : (expert ? " on each tensor and expert rank" : " on each tensor rank");
-  text = fmt::format("{}, {} parameters{}; {}", printable(model_name(graph.name)),
-                     format_count(static_cast<double>(point.parameter_count.count)), part, text);
+  text = fmt::format("{}, {} parameters; {}", printable(model_name(graph.name)),
+                     format_count(static_cast<double>(point.parameter_count.count)), text);
   if (graph.tokens > 0 && graph.samples > 0) {
     text += fmt::format("; {} x {} tokens", graph.samples, graph.tokens / graph.samples);
   } else {

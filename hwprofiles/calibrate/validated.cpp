@@ -1,8 +1,10 @@
 #include "hwprofiles/calibrate/validated.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -78,8 +80,9 @@ std::vector<ValidatedGroup> groups_of(std::span<const ValidatedRow> rows) {
       rows, [](const ValidatedRow& row) { return std::pair(row.group, row.metric); });
 }
 
-std::string overall_group(bool memory, std::int64_t gpus) {
-  return fmt::format("{} on {}", memory ? "memory" : "speed",
+std::string overall_group(ValueUnit unit, std::int64_t gpus) {
+  constexpr std::array<std::string_view, 3> kKinds{"rate", "memory", "time"};
+  return fmt::format("{} on {}", kKinds.at(static_cast<std::size_t>(unit)),
                      gpus == 1 ? "one GPU" : "several GPUs");
 }
 
@@ -110,6 +113,7 @@ void add_rows(const MeasuredTable& table, const Observations& observations,
     validation.rows.push_back(
         {.group = o.group,
          .metric = "time",
+         .unit = ValueUnit::kSeconds,
          .text = o.op->text,
          .file = table.file,
          .line = o.op->line,

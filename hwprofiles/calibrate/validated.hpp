@@ -1,6 +1,7 @@
 // Predictions next to what was measured, and their errors by group.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <span>
 #include <string>
@@ -14,10 +15,13 @@ namespace tidemark {
 
 // One row of a table; `predicted` and `measured` are in the metric's unit: seconds or bytes, rates
 // per second.
+enum class ValueUnit : std::uint8_t { kNumber, kBytes, kSeconds };
+
 struct ValidatedRow {
   std::string group;   // "v100-sxm-32gb matmul fp16"
   std::string metric;  // "time", "peak_allocated", ...
-  std::string text;    // the row in words
+  ValueUnit unit = ValueUnit::kNumber;
+  std::string text;  // the row in words
   std::string file;
   int line = 0;
   // "memory on several GPUs": what the row counts among over all groups; empty for operators and
@@ -52,8 +56,9 @@ struct Validation {
 // Returns the errors over all groups, by what the rows count among; `metric` is empty.
 [[nodiscard]] std::vector<ValidatedGroup> overall_groups_of(std::span<const ValidatedRow> rows);
 
-// Returns "memory on several GPUs", or "speed on one GPU": what a step's figure counts among.
-[[nodiscard]] std::string overall_group(bool memory, std::int64_t gpus);
+// Returns "memory on several GPUs", "time on one GPU" or "rate on one GPU": what a step's figure
+// counts among, by its unit.
+[[nodiscard]] std::string overall_group(ValueUnit unit, std::int64_t gpus);
 
 // Prices the operators of one table, each on its device. With `profile` all rows of its chip run on
 // it and the others count as other devices; without, each row's device is looked up among the

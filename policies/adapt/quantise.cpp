@@ -121,8 +121,8 @@ class Quantised {
     attributes.set("block", options_.block);
     if (options_.outliers > 0) {
       const std::int64_t width = copy.source().tensors[node.inputs.front()].shape[-1];
-      attributes.set("outlier_columns",
-                     std::int64_t(std::ceil(options_.outliers * static_cast<double>(width))));
+      const double columns = options_.outliers * static_cast<double>(width);
+      attributes.set("outlier_columns", std::int64_t(std::ceil(columns * (1 - 1e-12))));
     }
     const NodeId made = copy.result().add_node(quantised_linear_family(), std::move(inputs),
                                                std::move(attributes), node.layer);

@@ -83,13 +83,24 @@ double predicted(const MeasuredStep& step, const PointResult& point) {
   return 0;
 }
 
-// Returns "memory on several GPUs", or what else a row counts among; empty for a check.
+ValueUnit unit_of(StepMetric metric) {
+  switch (metric) {
+    case StepMetric::kStepTime:
+      return ValueUnit::kSeconds;
+    case StepMetric::kPeakAllocated:
+    case StepMetric::kPeakReserved:
+    case StepMetric::kPeakActive:
+    case StepMetric::kDeviceUsed:
+      return ValueUnit::kBytes;
+    default:
+      return ValueUnit::kNumber;
+  }
+}
+
+// Returns what a row counts among over all sources; empty for a check.
 std::string overall_of(const MeasuredStep& step) {
   if (step.metric == StepMetric::kFits || step.metric == StepMetric::kDoesNotFit) return {};
-  const bool bytes =
-      step.metric == StepMetric::kPeakAllocated || step.metric == StepMetric::kPeakReserved ||
-      step.metric == StepMetric::kPeakActive || step.metric == StepMetric::kDeviceUsed;
-  return overall_group(bytes, step.gpus);
+  return overall_group(unit_of(step.metric), step.gpus);
 }
 
 // Simulates one scenario; a mistake in it is the reason of the result.
@@ -151,6 +162,7 @@ void validate_steps(const MeasuredSteps& steps, const Environment& environment, 
     }
     validation.rows.push_back({.group = step.group,
                                .metric = std::string(measured_steps_detail::name_of(step.metric)),
+                               .unit = measured_steps_detail::unit_of(step.metric),
                                .text = step.text,
                                .file = steps.file,
                                .line = step.line,

@@ -9,14 +9,15 @@
 
 namespace tidemark {
 
-// Whether a file is a scenario by its name's ending.
-[[nodiscard]] bool is_scenario_name(const std::string& path);
+// Whether a file is a scenario rather than a table or a trace: by its name's ending, a pipe by what
+// it holds.
+[[nodiscard]] bool is_scenario_to_validate(const std::string& path);
 
 // Simulates the points of a scenario on `threads` threads and adds a row for each value that is
-// published of one. Points without one are not simulated; a figure that a point does not have, for
-// instance since it does not fit, counts among the other rows. A scenario that publishes no figures
-// is counted there, too, unless it was `named`. Throws UserError: mistakes in the scenario; no
-// figures in one that was named.
+// published of one. Points without one are not simulated; a figure that a point does not have, as
+// a step that does not fit has no time, counts among the other rows. So does a file without
+// published figures, unless it was `named`. Throws UserError: mistakes in the scenario; no figures
+// in one that was named.
 void validate_published(const std::string& file, bool named, const Environment& environment,
                         int threads, Validation& validation);
 

@@ -174,7 +174,9 @@ Value load_file(const std::string& path, std::vector<OpenFile>& chain) {
   const Value* extends = document.find("extends");
   if (extends == nullptr) return document;
   chain.push_back({.identity = identity_of_path(path), .extends = {}});
-  const Value base = load_base(*extends, folder, chain);
+  Value base = load_base(*extends, folder, chain);
+  // What was published of the base's points says nothing of others.
+  std::erase_if(base.entries, [](const Value::Entry& entry) { return entry.key == "published"; });
   chain.pop_back();
   std::erase_if(document.entries, [](const Value::Entry& entry) { return entry.key == "extends"; });
   return merge(base, document, {});

@@ -1,5 +1,6 @@
 #include "scenarios/read/published.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <stdexcept>
 
@@ -84,14 +85,31 @@ std::vector<PublishedFigure> decode_published(const Value& scenario,
   std::vector<PublishedFigure> figures;
   const Value* published = scenario.find(published_detail::kKey);
   if (published == nullptr || published->is_null()) return figures;
+  require_published_list(scenario);
   for (const Decoder& entry : Decoder(*published, published_detail::kKey).items()) {
-    if (entry.value().is_mapping()) {
+    if (entry.value().is_mapping())
       figures.push_back(published_detail::decode_entry(entry, device));
-    } else {
-      static_cast<void>(entry.as<std::string>());
-    }
   }
   return figures;
+}
+
+void require_published_list(const Value& scenario) {
+  const Value* published = scenario.find(published_detail::kKey);
+  if (published == nullptr || published->is_null()) return;
+  for (std::size_t i = 0; i < published->items.size(); ++i) {
+    const Value& entry = published->items[i];
+    if (entry.is_scalar() || entry.is_mapping()) continue;
+    throw UserError(entry.location, fmt::format("{}[{}]", published_detail::kKey, i),
+                    "expected a text, or {source: TEXT, figure: memory.peak_live, value: 1GiB}");
+  }
+  if (!published->is_sequence())
+    throw UserError(published->location, published_detail::kKey, "expected a list");
+}
+
+bool has_published_figures(const Value& scenario) {
+  const Value* published = scenario.find(published_detail::kKey);
+  return published != nullptr && std::any_of(published->items.begin(), published->items.end(),
+                                             [](const Value& entry) { return entry.is_mapping(); });
 }
 
 void check_published(const std::vector<PublishedFigure>& figures, std::size_t points) {

@@ -31,6 +31,13 @@ struct PublishedFigure {
 [[nodiscard]] std::vector<PublishedFigure> decode_published(const Value& scenario,
                                                             const std::vector<Figure>& device);
 
+// Throws UserError if `published` is no list of texts and mappings. What they say is of all points
+// together, and decoded once.
+void require_published_list(const Value& scenario);
+
+// Whether `published` has figures.
+[[nodiscard]] bool has_published_figures(const Value& scenario);
+
 // Throws UserError if a figure has not one value for each of so many points.
 void check_published(const std::vector<PublishedFigure>& figures, std::size_t points);
 

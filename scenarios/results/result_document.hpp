@@ -10,8 +10,9 @@
 namespace tidemark {
 
 // Returns {"tidemark": version, "points": [...]} with one entry per point. Bytes and counts are
-// integers, times seconds, rates per second. The same points give the same text: no times of day,
-// no paths, nothing that is not a finite number.
+// integers, times seconds, rates per second. model.parameters counts the whole model, its FLOPs are
+// those of one GPU: of one rank, or of the average stage. The same points give the same text: no
+// times of day, no paths, nothing that is not a finite number.
 //
 // A point that does not fit has two runs. `memory` (peaks, fragmentation, convergence) and `time`
 // are those of the same program with unlimited memory: what it would need. `failure` is the run on

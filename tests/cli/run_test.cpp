@@ -129,7 +129,7 @@ TEST_SUITE("golden") {
     CHECK(w.run("run s.yaml --json").out == o.out);
   }
 
-  TEST_CASE("the head of a report says whose parameters it counts") {
+  TEST_CASE("the head of a report counts the whole model's parameters") {
     const Workspace w;
     const auto head = [&](const std::string& policies) {
       w.write("s.yaml",
@@ -138,7 +138,7 @@ TEST_SUITE("golden") {
                   policies + "]\n");
       return w.run("run s.yaml").out;
     };
-    CHECK(contains(head("tensor_parallel: {size: 2}"), "parameters on each tensor rank;"));
+    CHECK(contains(head("tensor_parallel: {size: 2}"), "parameters; h100-sxm-80gb x 2"));
     CHECK(contains(head("fsdp: {}"), "parameters; h100-sxm-80gb x 2"));
   }
 

@@ -281,7 +281,7 @@ TEST_SUITE("unit") {
                "policies: [checkpoint_every"));
   }
 
-  TEST_CASE("memory and speed of all sources are summed up, apart by one GPU and several") {
+  TEST_CASE("memory, times and rates of all sources are summed up, apart by one GPU and several") {
     Validation validation;
     const auto add = [&](const Run& run, double factor, bool check = false) {
       MeasuredSteps steps = read(run);
@@ -302,7 +302,7 @@ TEST_SUITE("unit") {
     CHECK(overall[0].group == "memory on several GPUs");
     CHECK(overall[0].errors.n == 2);
     CHECK(overall[0].errors.mape == doctest::Approx(0.2));
-    CHECK(overall[1].group == "speed on several GPUs");
+    CHECK(overall[1].group == "time on several GPUs");
     CHECK(overall[1].errors.median == doctest::Approx(0.2));
   }
 

@@ -126,6 +126,7 @@ void add_outliers(ForwardBuilder& f, const Tensor& of_columns, const Tensor& res
                          .reads = {kept, weight},
                          .mutates = {result},
                          .work = matmul_work(x.dtype, m, n, columns, 1)};
+  product.work.flops = Flops();        // the product of codes counts all columns
   product.temporary = result.bytes();  // the sum is a tensor of its own before it takes its place
   f.launch(product);
 }
