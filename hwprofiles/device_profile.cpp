@@ -279,7 +279,8 @@ CollectiveProfile decode_collective(const FigureReader& collective) {
   const CollectiveProfile profile{
       .floor = collective.required<Duration>("floor"),
       .ramp = collective.required<double>("ramp", at_least(0)),
-      .bandwidth = collective.required<BytesPerSecond>("bandwidth", kPositive),
+      .bandwidth =
+          collective.maybe<BytesPerSecond>("bandwidth", kPositive).value_or(BytesPerSecond{}),
       .in_switch =
           collective.maybe<BytesPerSecond>("in_switch", kPositive).value_or(BytesPerSecond{}),
       .in_switch_ranks = collective.maybe<int>("in_switch_ranks", at_least(2)).value_or(0),

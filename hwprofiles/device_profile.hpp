@@ -154,9 +154,11 @@ struct LinkProfile {
 // Collectives among the GPUs of one host:
 //   floor + ramp * sqrt(bytes) + what each GPU sends / bandwidth
 struct CollectiveProfile {
-  Duration floor;            // time of the smallest message
-  double ramp = 0;           // nanoseconds per square root of a byte
-  BytesPerSecond bandwidth;  // "bus bandwidth" of a ring of large messages
+  Duration floor;   // time of the smallest message
+  double ramp = 0;  // nanoseconds per square root of a byte
+  // "Bus bandwidth" of a ring of large messages; 0: what is known of the links, without NVLink half
+  // of what a GPU copies to and from the host at once.
+  BytesPerSecond bandwidth;
   // Bus bandwidth of all-reduces that the switch adds up (NVLink SHARP), used among at least
   // `in_switch_ranks` GPUs; 0: never.
   BytesPerSecond in_switch;

@@ -73,6 +73,7 @@ InterconnectModel::InterconnectModel(const DeviceProfile& device, const Mesh& me
 BytesPerSecond InterconnectModel::bus_bandwidth(CollectiveKind kind, const MeshGroup& group) const {
   const double nvlink = links_.nvlink.value;
   if (!(nvlink > 0)) {
+    if (links_.collective.bandwidth.value > 0) return links_.collective.bandwidth;
     // Without NVLink, copies go through the host's memory, both directions at a time.
     return {std::min(links_.host_to_device.duplex.value, links_.device_to_host.duplex.value) / 2};
   }
@@ -137,8 +138,8 @@ Duration InterconnectModel::duration(const Collective& collective) const {
   const MeshGroup group = group_of(collective);
   if (group.size == 1 || collective.kind == CollectiveKind::kReceive) return Duration(0);
   const CollectiveProfile& figures = links_.collective;
-  Duration floor =
-      figures.bandwidth.value > 0 ? figures.floor : interconnect_model_detail::kUnknownFloor;
+  const bool known = figures.bandwidth.value > 0 || figures.floor > Duration(0);
+  Duration floor = known ? figures.floor : interconnect_model_detail::kUnknownFloor;
   double ramp = figures.ramp;
   if (group.nodes > 1) {
     floor += 2 * interconnect_model_detail::doublings(group.nodes) *

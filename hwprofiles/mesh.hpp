@@ -60,6 +60,7 @@ class Mesh {
   [[nodiscard]] int expert_shard() const;
   [[nodiscard]] const Sizes& sizes() const { return sizes_; }
   [[nodiscard]] int ranks() const;
+  [[nodiscard]] int nodes() const { return (ranks() + node_ - 1) / node_; }  // hosts of all ranks
   [[nodiscard]] MeshGroup group(MeshDimension dimension) const;
   // Returns one of the groups of `ranks` consecutive ranks that a group is divided into, which
   // `ranks` divide; where some of them lie on more nodes than others, one of those.

@@ -360,6 +360,8 @@ std::string setting_line(const PointResult& point, const Scenario& scenario,
   const TrainingGraph& graph = model.training;
   std::string text = scenario.device.name;
   if (const int ranks = scenario.mesh.ranks(); ranks > 1) text += fmt::format(" x {}", ranks);
+  if (const int nodes = scenario.mesh.nodes(); nodes > 1)
+    text += fmt::format(" on {} hosts", nodes);
   if (scenario.model.kind == ModelKind::kCostGraph) return text + "; cost graph";
   text = fmt::format("{}, {} parameters; {}", printable(model_name(graph.name)),
                      format_count(static_cast<double>(point.parameter_count.count)), text);

@@ -139,7 +139,19 @@ TEST_SUITE("golden") {
       return w.run("run s.yaml").out;
     };
     CHECK(contains(head("tensor_parallel: {size: 2}"), "parameters; h100-sxm-80gb x 2"));
-    CHECK(contains(head("fsdp: {}"), "parameters; h100-sxm-80gb x 2"));
+    CHECK(contains(head("fsdp: {}"), "parameters; h100-sxm-80gb x 2;"));
+    // A host of consumer cards has one unless the scenario says so, and links follow the profile.
+    const auto cards = [&](const std::string& more) {
+      return w.run("run s.yaml -s policies=[] -s hardware.gpu=rtx-4090-24gb " + more);
+    };
+    CHECK(contains(cards("").out, "rtx-4090-24gb x 2 on 2 hosts;"));
+    const auto step = [&](const std::string& more) {
+      const Outcome run = cards("-s hardware.node=2 --json " + more);
+      REQUIRE(run.code == 0);
+      return nlohmann::json::parse(run.out)["points"][0]["communication"].dump();
+    };
+    const std::string bandwidth = "-s hardware.links.collective.bandwidth=";
+    CHECK(step(bandwidth + "2GB/s") != step(bandwidth + "20GB/s"));
   }
 
   TEST_CASE("run exits 1 where the scenario does not fit and says what would help") {

@@ -152,8 +152,12 @@ TEST_SUITE("unit") {
     const Mesh mesh = data_mesh(2, pcie);
     CHECK(mesh.group(MeshDimension::kData).link == LinkKind::kPcie);
     // 30 us + 10 ns * 10^4 + 10^8 B / 15 GB/s.
+    // A bandwidth that the profile states is taken at its word.
+    const Duration stated = InterconnectModel(pcie, mesh).duration({.bytes = Bytes(100'000'000)});
+    pcie.links.collective.bandwidth = {};
     CHECK(InterconnectModel(pcie, mesh).duration({.bytes = Bytes(100'000'000)}).count() ==
           130'000 + 6'666'667);
+    CHECK(stated < InterconnectModel(pcie, mesh).duration({.bytes = Bytes(100'000'000)}));
   }
 }
 
