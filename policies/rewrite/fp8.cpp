@@ -1,6 +1,7 @@
 #include "policies/rewrite/fp8.hpp"
 
 #include <array>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -49,12 +50,38 @@ Attributes attributes_of(Fp8Recipe recipe, Attributes attributes) {
 
 // Modules are replaced, but for the head: a product that no module makes, with the weight of an
 // embedding, has none.
-bool is_replaced(const Graph& graph, NodeId id) {
+bool is_module(const Graph& graph, NodeId id) {
   const Node& node = graph.nodes[id];
-  if (node.family != &linear_family() || !node.layer.valid()) return false;
-  if (node.outputs.front() == graph.logits) return false;
-  const Tensor& weight = graph.tensors[node.inputs[1]];
+  return node.family == &linear_family() && node.layer.valid() &&
+         node.outputs.front() != graph.logits;
+}
+
+bool is_replaced(const Graph& graph, NodeId id) {
+  if (!is_module(graph, id)) return false;
+  const Tensor& weight = graph.tensors[graph.nodes[id].inputs[1]];
   return weight.shape[0] % kFeatures == 0 && weight.shape[1] % kFeatures == 0;
+}
+
+// Returns a sentence on the layers whose features are no multiple of 16; empty where all are.
+std::string words_of_skipped(const Graph& graph) {
+  std::size_t modules = 0;
+  std::size_t skipped = 0;
+  NodeId first;
+  for (const NodeId id : ids_of(graph.nodes)) {
+    if (!is_module(graph, id)) continue;
+    ++modules;
+    if (is_replaced(graph, id)) continue;
+    ++skipped;
+    if (!first.valid()) first = id;
+  }
+  if (skipped == 0) return {};
+  const Node& node = graph.nodes[first];
+  return fmt::format(
+      "{} of {} linear layers are not computed in fp8, whose products take multiples of {} "
+      "features: the weight of {} is {} (torchao leaves such layers out, TransformerEngine refuses "
+      "them)",
+      skipped, modules, kFeatures, graph.layers[node.layer].name,
+      to_string(graph.tensors[node.inputs[1]].shape));
 }
 
 void replace(GraphCopy& copy, NodeId id, Fp8Recipe recipe) {
@@ -102,7 +129,10 @@ Graph fp8_blocks(const Graph& graph, const std::vector<char>& chosen) {
   });
 }
 
-Graph Fp8Products::apply(const Graph& graph, const RewriteContext& /*context*/) const {
+Graph Fp8Products::apply(const Graph& graph, const RewriteContext& context) const {
+  if (std::string skipped = fp8_detail::words_of_skipped(graph);
+      !skipped.empty() && context.trial != nullptr)
+    context.trial->note(std::move(skipped));
   return rewrite_graph(graph, [&](GraphCopy& copy, NodeId id) {
     if (fp8_detail::is_replaced(graph, id)) {
       fp8_detail::replace(copy, id, recipe_);

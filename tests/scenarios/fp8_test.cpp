@@ -60,6 +60,22 @@ TEST_SUITE("unit") {
           2 * 20'500);
   }
 
+  TEST_CASE("layers whose features are no multiple of 16 are named, since they stay in bf16") {
+    const auto warnings_of = [](int width) {
+      const std::string text = fmt::format(
+          "{{model: {{preset: gpt, layers: 1, width: {}, heads: 4, vocab: 256}}, hardware: "
+          "h100-sxm-80gb, training: {{sequence: 32, precision: fp8_mixed}}}}",
+          width);
+      const PointResult point = simulate_points(parse_document(text, "s.yaml"), environment(), 1,
+                                                {.smallest_capacity = false})
+                                    .front();
+      return fmt::format("{}", fmt::join(point.warnings, "\n"));
+    };
+    CHECK(warnings_of(72).find("4 of 4 linear layers are not computed in fp8") !=
+          std::string::npos);
+    CHECK(warnings_of(64).find("fp8") == std::string::npos);
+  }
+
   TEST_CASE("a product in the model's own forward, behind which others round, runs in fp8, too") {
     const std::string text =
         "{model: {preset: gpt, layers: 2, width: 64, heads: 4, vocab: 256, sequence: 32}, "

@@ -8,6 +8,7 @@
 #include "hwprofiles/device_profile.hpp"
 #include "scenarios/import/import_settings.hpp"
 #include "scenarios/read/goal.hpp"
+#include "scenarios/read/published.hpp"
 #include "scenarios/read/scenario.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 
@@ -28,6 +29,8 @@ void read_scenario(const std::string& bytes) {
   for (std::size_t i = 0; i < swept.size() && i < points; ++i) {
     const Scenario scenario = decode_scenario(point_document(document, swept[i]), environment());
     static_cast<void>(decode_goal(document, scenario.device.figures));
+    check_published(decode_published(document, scenario.device.figures), swept.size());
+    static_cast<void>(published_lines(document));
   }
 }
 
