@@ -9,7 +9,7 @@
 
 namespace tidemark {
 
-// What is said of a file whose bytes could not be written.
+// The words for a file whose bytes could not be written.
 inline constexpr const char* kNotWritten =
     "cannot be written (is the disk full? is a file's size limited, ulimit -f?)";
 

@@ -46,10 +46,11 @@ std::string text_of(const PointResult& point, std::size_t index, std::size_t poi
   return excerpt(text);
 }
 
+// Whether a file is a scenario that publishes figures.
 bool publishes_figures(const std::string& file) {
   try {
     return has_published_figures(read_document(file));
-  } catch (const UserError&) {  // YAML of another kind
+  } catch (const UserError&) {  // YAML of another kind, a table, or what is packed
     return false;
   }
 }
@@ -93,12 +94,7 @@ void add_row(const PublishedFigure& figure, std::size_t index,
 
 bool is_scenario_to_validate(const std::string& path) {
   if (path.ends_with(".yaml") || path.ends_with(".yml")) return true;
-  if (!is_open_file_of_process(path)) return false;
-  try {
-    return has_published_figures(read_document(path));
-  } catch (const UserError&) {  // a table, or a trace that is packed
-    return false;
-  }
+  return is_open_file_of_process(path) && published_figures_detail::publishes_figures(path);
 }
 
 void validate_published(const std::string& file, bool named, const Environment& environment,

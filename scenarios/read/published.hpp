@@ -1,5 +1,5 @@
-// What a source reports for a scenario, its key `published`: texts, which are shown as they are,
-// and figures of its points, which `tidemark validate` holds against ours:
+// The key `published`, which says what a source reports for a scenario: texts, which are shown as
+// they are, and figures of its points, which `tidemark validate` holds against ours:
 //
 //   published:
 //     - "a text"
