@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "graph/core/paths.hpp"
 #include "graph/core/words.hpp"
 
 namespace tidemark {
@@ -211,7 +212,7 @@ std::string say_nearest(std::string_view profiles, std::string_view difference,
 }  // namespace gpu_names_detail
 
 bool is_profile_path(std::string_view text) {
-  if (text.ends_with(".yaml") || text.ends_with(".yml")) return true;
+  if (is_yaml_name(text)) return true;
   if (text.find('/') == std::string_view::npos) return false;
   return gpu_names_detail::telling_parts(text) != gpu_names_detail::parts_of_mi250_die();
 }

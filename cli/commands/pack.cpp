@@ -2,7 +2,6 @@
 #include "sim/memory/packing/pack.hpp"
 
 #include <chrono>
-#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -23,8 +22,6 @@
 namespace tidemark {
 namespace pack_detail {
 namespace {
-
-namespace fs = std::filesystem;
 
 // Opens the solution's file before the search, so that no search is in vain; null without a name.
 std::unique_ptr<WholeFile> open_solution(const std::string& name, const std::string& buffers) {

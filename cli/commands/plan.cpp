@@ -4,7 +4,6 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <map>
 #include <numeric>
 #include <stdexcept>
@@ -107,10 +106,11 @@ Planned planned_graph(const ScenarioInput& input, const Console& console) {
     if (document.find("nodes") != nullptr || document.find("fixed_bytes") != nullptr) {
       return {.costs = decode_cost_graph(Decoder(document))};
     }
-    if (!piped)
+    if (!piped) {
       throw UserError(fmt::format(
           "{} is no cost graph: it has no nodes and no fixed_bytes; for a model, add --gpu NAME",
           name));
+    }
   }
   const Scenario scenario = input.first_point(input.environment(console));
   if (!scenario.turns.empty()) {

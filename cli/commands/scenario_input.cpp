@@ -26,13 +26,9 @@ namespace tidemark {
 namespace scenario_input_detail {
 namespace {
 
-bool is_yaml(const std::string& name) {
-  return name.ends_with(".yaml") || name.ends_with(".yml");
-}
-
 // Whether a file is a model described by its layers, which is no scenario.
 bool is_layer_file(const std::string& name) {
-  return is_yaml(name) && is_file(name) && is_layer_model(read_document(name));
+  return is_yaml_name(name) && is_file(name) && is_layer_model(read_document(name));
 }
 
 // Throws UserError if a file is a model, which is no scenario.
@@ -56,7 +52,7 @@ void check_scenario_name(const std::string& name) {
                     excerpt(name), excerpt(name)));
   }
   const bool recorded = name.ends_with(".pickle") || name.ends_with(".pkl");
-  if (is_yaml(name) || (!recorded && path_exists(name))) {
+  if (is_yaml_name(name) || (!recorded && path_exists(name))) {
     if (is_file(name)) refuse_model_file(name);
     return;
   }
@@ -100,7 +96,7 @@ std::string shell_word(const std::string& word) {
 }  // namespace scenario_input_detail
 
 bool is_scenario_file(const std::string& name) {
-  return scenario_input_detail::is_yaml(name) && !scenario_input_detail::is_layer_file(name);
+  return is_yaml_name(name) && !scenario_input_detail::is_layer_file(name);
 }
 
 void ScenarioInput::add_options(CLI::App& command, bool many, bool many_gpus) {

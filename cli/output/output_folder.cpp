@@ -66,7 +66,7 @@ EarlierReport earlier_report(const fs::path& folder) {
       earlier.changed.insert(name);
     }
   }
-  // What the list says in two ways is left.
+  // A file that the list names in two ways is left.
   for (const std::string& name : earlier.changed)
     earlier.unchanged.erase(name);
   return earlier;

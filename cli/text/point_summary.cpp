@@ -341,8 +341,8 @@ std::string Summary::text() const {
 static std::string model_name(const std::string& name) {
   const std::filesystem::path path(name);
   const std::string ending = path.extension().string();
-  const bool file = ending == ".json" || ending == ".onnx" || ending == ".yaml" ||
-                    ending == ".yml" || is_open_file_of_process(path);
+  const bool file =
+      ending == ".json" || ending == ".onnx" || is_yaml_name(name) || is_open_file_of_process(path);
   return file ? title_of_file(path) : name;
 }
 

@@ -37,6 +37,10 @@ std::string why_not_opened(const std::filesystem::path& path) {
   return "cannot be opened: " + std::generic_category().message(reason);
 }
 
+bool is_yaml_name(std::string_view text) {
+  return text.ends_with(".yaml") || text.ends_with(".yml");
+}
+
 std::string title_of_file(const std::filesystem::path& path) {
   if (is_open_file_of_process(path)) return "input";
   const std::string stem = path.stem().string();
@@ -74,7 +78,7 @@ std::filesystem::path absolute_path(const std::filesystem::path& path) {
 std::filesystem::path identity_of_path(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::path identity = std::filesystem::weakly_canonical(path, error);
-  // The link of a file in memory leads nowhere, and not one of two such files.
+  // Links to files in memory lead to no path, and all to the same one.
   return error || (path_exists(path) && !path_exists(identity)) ? path : identity;
 }
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tidemark {
@@ -20,6 +21,9 @@ inline constexpr std::size_t kMaxExtends = 32;
 // Whether the path is that of a regular file, or of a pipe that a shell hands over.
 [[nodiscard]] bool is_file(const std::filesystem::path& path);
 [[nodiscard]] bool is_folder(const std::filesystem::path& path);
+
+// Whether a text has the ending of a YAML file.
+[[nodiscard]] bool is_yaml_name(std::string_view text);
 
 // Returns what is wrong with a file that could not be opened, by errno: "no such file; did you mean
 // 'scenario.yaml'?".

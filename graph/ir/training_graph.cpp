@@ -29,7 +29,7 @@ std::string TrainingGraph::describe(OperatorId id) const {
   return layer.empty() ? op.name : fmt::format("{}: {}", layer, op.name);
 }
 
-Flops TrainingGraph::flops_of(std::span<const OperatorId> ids) const {
+Flops TrainingGraph::model_flops_of(std::span<const OperatorId> ids) const {
   Flops sum;
   for (OperatorId id : ids) {
     if (computes_model(operators[id].part)) sum += operators[id].work.flops;

@@ -142,7 +142,7 @@ struct TrainingGraph {
   // Returns "h.3.attn: linear.weight_gradient".
   [[nodiscard]] std::string describe(OperatorId id) const;
   // Sums the floating-point operations of those of the operators that compute the model.
-  [[nodiscard]] Flops flops_of(std::span<const OperatorId> ids) const;
+  [[nodiscard]] Flops model_flops_of(std::span<const OperatorId> ids) const;
 };
 
 // Whether it changes persistent memory: it runs exactly once per step and micro-batch and is never

@@ -13,10 +13,10 @@
 
 namespace tidemark {
 
-// One row of a table; `predicted` and `measured` are in the metric's unit: seconds or bytes, rates
-// per second.
 enum class ValueUnit : std::uint8_t { kNumber, kBytes, kSeconds };
 
+// One row of a table; `predicted` and `measured` are in the metric's unit: seconds or bytes, rates
+// per second.
 struct ValidatedRow {
   std::string group;   // "v100-sxm-32gb matmul fp16"
   std::string metric;  // "time", "peak_allocated", ...

@@ -122,6 +122,7 @@ class Quantised {
     if (options_.outliers > 0) {
       const std::int64_t width = copy.source().tensors[node.inputs.front()].shape[-1];
       const double columns = options_.outliers * static_cast<double>(width);
+      // A share that was computed may make a whole number of columns a little more than it is.
       attributes.set("outlier_columns", std::int64_t(std::ceil(columns * (1 - 1e-12))));
     }
     const NodeId made = copy.result().add_node(quantised_linear_family(), std::move(inputs),

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/core/paths.hpp"
 #include "sim/memory/trace/text_file.hpp"
 
 namespace tidemark {
@@ -44,8 +45,7 @@ std::vector<std::string> measured_files(std::span<const std::string> paths, bool
       const bool measured =
           std::any_of(kEndings.begin(), kEndings.end(),
                       [&](std::string_view ending) { return name.ends_with(ending); });
-      const bool wanted =
-          measured || (scenarios && (name.ends_with(".yaml") || name.ends_with(".yml")));
+      const bool wanted = measured || (scenarios && is_yaml_name(name));
       if (wanted && entry->is_regular_file(error)) found.push_back(entry->path().string());
     }
     if (error) throw UserError({.file = path}, {}, "cannot be read: " + error.message());

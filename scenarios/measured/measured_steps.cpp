@@ -83,7 +83,7 @@ double predicted(const MeasuredStep& step, const PointResult& point) {
   return 0;
 }
 
-ValueUnit unit_of(StepMetric metric) {
+ValueUnit value_unit_of(StepMetric metric) {
   switch (metric) {
     case StepMetric::kStepTime:
       return ValueUnit::kSeconds;
@@ -100,7 +100,7 @@ ValueUnit unit_of(StepMetric metric) {
 // Returns what a row counts among over all sources; empty for a check.
 std::string overall_of(const MeasuredStep& step) {
   if (step.metric == StepMetric::kFits || step.metric == StepMetric::kDoesNotFit) return {};
-  return overall_group(unit_of(step.metric), step.gpus);
+  return overall_group(value_unit_of(step.metric), step.gpus);
 }
 
 // Simulates one scenario; a mistake in it is the reason of the result.
@@ -162,7 +162,7 @@ void validate_steps(const MeasuredSteps& steps, const Environment& environment, 
     }
     validation.rows.push_back({.group = step.group,
                                .metric = std::string(measured_steps_detail::name_of(step.metric)),
-                               .unit = measured_steps_detail::unit_of(step.metric),
+                               .unit = measured_steps_detail::value_unit_of(step.metric),
                                .text = step.text,
                                .file = steps.file,
                                .line = step.line,

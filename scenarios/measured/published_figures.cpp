@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -11,7 +11,9 @@
 
 #include "graph/core/document.hpp"
 #include "graph/core/errors.hpp"
+#include "graph/core/paths.hpp"
 #include "graph/core/piped_files.hpp"
+#include "scenarios/read/goal.hpp"
 #include "scenarios/read/published.hpp"
 #include "scenarios/results/result_document.hpp"
 #include "scenarios/results/results_csv.hpp"
@@ -21,7 +23,7 @@ namespace tidemark {
 namespace published_figures_detail {
 namespace {
 
-ValueUnit unit_of(const Expression& figure) {
+ValueUnit value_unit_of(const Expression& figure) {
   if (figure.unit() == FigureUnit::kBytes) return ValueUnit::kBytes;
   return figure.unit() == FigureUnit::kSeconds ? ValueUnit::kSeconds : ValueUnit::kNumber;
 }
@@ -33,7 +35,7 @@ std::string overall_of(const Expression& figure, const PointResult& point) {
   const bool rate = std::any_of(names.begin(), names.end(), [](const std::string& name) {
     return name.starts_with("throughput.") && !name.ends_with("_utilization");
   });
-  const ValueUnit unit = unit_of(figure);
+  const ValueUnit unit = value_unit_of(figure);
   if (unit == ValueUnit::kNumber && !rate) return {};
   return overall_group(unit, point.mesh.ranks());
 }
@@ -55,45 +57,55 @@ bool publishes_figures(const std::string& file) {
   }
 }
 
-struct PublishedIn {
-  const std::string& file;
-  const std::string& name;
+// A point of which a figure is published.
+struct PublishedPoint {
+  PointResult result;
+  std::string text;
+  nlohmann::ordered_json entry;
+  std::vector<Figure> device;
 };
 
-void add_row(const PublishedFigure& figure, std::size_t index,
-             const std::vector<PointDocument>& points, const PointResult& point,
-             const PublishedIn& in, const Environment& environment, Validation& validation) {
-  if (point.status == PointStatus::kError) {
-    ++validation.other[fmt::format("cannot be built: {}", point.error)];
+PublishedPoint published_point(const PointDocument& document, PointResult result, std::string text,
+                               const Environment& environment) {
+  PublishedPoint point{
+      .result = std::move(result), .text = std::move(text), .entry = {}, .device = {}};
+  if (point.result.status == PointStatus::kError) return point;
+  point.entry = result_entry(point.result);
+  point.device = decode_scenario(document.document, environment).device.figures;
+  return point;
+}
+
+void add_row(const PublishedFigure& figure, double measured, const PublishedPoint& point,
+             const std::string& file, const std::string& name, Validation& validation) {
+  if (point.result.status == PointStatus::kError) {
+    ++validation.other[fmt::format("cannot be built: {}", point.result.error)];
     return;
   }
-  const bool fits = point.status == PointStatus::kFits;
-  const nlohmann::ordered_json entry = result_entry(point);
-  const Scenario scenario = decode_scenario(points[index].document, environment);
+  const bool fits = point.result.status == PointStatus::kFits;
+  const ValueUnit unit = value_unit_of(figure.figure);
   const double predicted =
-      figure.figure.value(known_figures(figures_of(entry, scenario.device.figures), fits));
+      figure.figure.value(known_figures(figures_of(point.entry, point.device), fits));
   // A step that runs out of memory says what it would need, and no time.
-  if (!std::isfinite(predicted) || (!fits && unit_of(figure.figure) == ValueUnit::kSeconds)) {
+  if (!std::isfinite(predicted) || (!fits && unit == ValueUnit::kSeconds)) {
     ++validation.other["figures that the simulated step does not have"];
     return;
   }
-  validation.rows.push_back(
-      {.group = in.name,
-       .metric = figure.figure.text(),
-       .unit = unit_of(figure.figure),
-       .text = text_of(point, index, points.size()) + (fits ? "" : " (does not fit)"),
-       .file = in.file,
-       .line = figure.location.line,
-       .overall = overall_of(figure.figure, point),
-       .predicted = predicted,
-       .measured = *figure.values[index]});
+  validation.rows.push_back({.group = name,
+                             .metric = figure.figure.text(),
+                             .unit = unit,
+                             .text = point.text + (fits ? "" : " (does not fit)"),
+                             .file = file,
+                             .line = figure.location.line,
+                             .overall = overall_of(figure.figure, point.result),
+                             .predicted = predicted,
+                             .measured = measured});
 }
 
 }  // namespace
 }  // namespace published_figures_detail
 
 bool is_scenario_to_validate(const std::string& path) {
-  if (path.ends_with(".yaml") || path.ends_with(".yml")) return true;
+  if (is_yaml_name(path)) return true;
   return is_open_file_of_process(path) && published_figures_detail::publishes_figures(path);
 }
 
@@ -124,12 +136,19 @@ void validate_published(const std::string& file, bool named, const Environment& 
     for (const std::string& name : figure.figure.names())
       smallest = smallest || name == "memory.smallest_capacity";
   }
-  const std::vector<PointResult> results =
+  std::vector<PointResult> results =
       simulate_points(document, environment, threads, {.smallest_capacity = smallest}, {}, wanted);
+  std::vector<detail::PublishedPoint> published(points.size());
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (!wanted[i]) continue;
+    std::string text = detail::text_of(results[i], i, points.size());
+    published[i] =
+        detail::published_point(points[i], std::move(results[i]), std::move(text), environment);
+  }
   for (const PublishedFigure& figure : figures) {
     for (std::size_t i = 0; i < points.size(); ++i) {
       if (figure.values[i])
-        detail::add_row(figure, i, points, results[i], {file, first.name}, environment, validation);
+        detail::add_row(figure, *figure.values[i], published[i], file, first.name, validation);
     }
   }
 }

@@ -1,5 +1,4 @@
 // Decodes `model`: what is trained.
-#include <filesystem>
 #include <system_error>
 #include <utility>
 
@@ -16,8 +15,6 @@
 namespace tidemark {
 namespace decode_model_detail {
 namespace {
-
-namespace fs = std::filesystem;
 
 // Returns the mapping that `model` is or is short for.
 Value model_mapping(const Decoder& scenario) {

@@ -175,7 +175,7 @@ Value load_file(const std::string& path, std::vector<OpenFile>& chain) {
   if (extends == nullptr) return document;
   chain.push_back({.identity = identity_of_path(path), .extends = {}});
   Value base = load_base(*extends, folder, chain);
-  // What was published of the base's points says nothing of others.
+  // Figures that were published of the base's points say nothing of others.
   std::erase_if(base.entries, [](const Value::Entry& entry) { return entry.key == "published"; });
   chain.pop_back();
   std::erase_if(document.entries, [](const Value::Entry& entry) { return entry.key == "extends"; });

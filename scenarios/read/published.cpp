@@ -6,7 +6,9 @@
 
 #include <fmt/format.h>
 
+#include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
+#include "scenarios/read/goal.hpp"
 
 namespace tidemark {
 namespace published_detail {

@@ -9,13 +9,14 @@
 // points, and ~ for a point that the source says nothing of. `value` is that of a single point.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "graph/core/value.hpp"
 #include "hwprofiles/figures.hpp"
 #include "scenarios/read/expression.hpp"
-#include "scenarios/read/goal.hpp"
 
 namespace tidemark {
 

@@ -80,7 +80,7 @@ bool is_layers_of_model(const Value& layers) {
 }
 
 bool is_layers_path(std::string_view text) {
-  return text.ends_with(".yaml") || text.ends_with(".yml") || is_open_file_of_process(text);
+  return is_yaml_name(text) || is_open_file_of_process(text);
 }
 
 bool is_onnx_file(const std::string& path) {

@@ -1,7 +1,6 @@
 #include "scenarios/studies/point_keys.hpp"
 
 #include <cstddef>
-#include <filesystem>
 #include <fstream>
 #include <string_view>
 
@@ -83,8 +82,7 @@ std::string PointKeys::scalar(const Value& value) {
 }
 
 std::string PointKeys::base_of(const std::string& path) {
-  if (!path.ends_with(".yaml") && !path.ends_with(".yml") && !is_open_file_of_process(path))
-    return {};
+  if (!is_yaml_name(path) && !is_open_file_of_process(path)) return {};
   try {
     const Value profile = read_document(path);
     std::string bases;

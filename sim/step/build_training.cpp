@@ -281,9 +281,9 @@ void sum_figures(TrainedModel& model) {
   const TrainingGraph& t = model.training;
   Flops backward;
   for (const StepPart& part : t.parts.all()) {
-    if (part.kind == PartKind::kForward) model.forward_flops += t.flops_of(part.operators);
+    if (part.kind == PartKind::kForward) model.forward_flops += t.model_flops_of(part.operators);
     const bool once = part.kind == PartKind::kBackward || part.kind == PartKind::kBackwardWeight;
-    if (once) backward += t.flops_of(part.operators);
+    if (once) backward += t.model_flops_of(part.operators);
   }
   model.step_flops = (model.forward_flops + backward) * static_cast<double>(t.micro_batches);
 }

@@ -67,7 +67,7 @@ TEST_SUITE("unit") {
     check_refused(workspace.run("pack /dev/zero", kLittleMemory), no_text);
     check_refused(workspace.run("pack /dev/stdin", std::string(kLittleMemory) + "yes 'a: 1' |"),
                   "/dev/stdin: larger than 256 MiB");
-    // What is left of such a pipe is not taken for the file by the next reader.
+    // The next reader does not take the rest of such a pipe for the file.
     workspace.write("piped.yaml",
                     "{model: gpt2, hardware: /dev/stdin, sweep: {matrix: {training.micro_batch: "
                     "[1, 2, 3]}}}");

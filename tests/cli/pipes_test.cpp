@@ -16,12 +16,9 @@
 namespace tidemark::pipes_test {
 namespace {
 
+using testing::contains;
 using testing::Outcome;
 using testing::Workspace;
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 constexpr const char* kConfig =
     R"({"model_type": "gpt2", "vocab_size": 100, "n_embd": 64, "n_layer": 2, "n_head": 2, "n_positions": 64})";

@@ -233,8 +233,8 @@ TEST_SUITE("property") {
       check_invariants(fused);
       for (const PartKind kind : {PartKind::kForward, PartKind::kBackward})
         CHECK(fused.part(kind).size() <= step.graph.part(kind).size());
-      CHECK(fused.flops_of(fused.part(PartKind::kForward)).count ==
-            step.graph.flops_of(step.graph.part(PartKind::kForward)).count);
+      CHECK(fused.model_flops_of(fused.part(PartKind::kForward)).count ==
+            step.graph.model_flops_of(step.graph.part(PartKind::kForward)).count);
     }
   }
 }

@@ -62,7 +62,7 @@ inline Sizes allocations(const TrainingGraph& graph, const std::vector<OperatorI
 }
 
 inline double flops(const TrainingGraph& graph, const std::vector<OperatorId>& part) {
-  return graph.flops_of(part).count;
+  return graph.model_flops_of(part).count;
 }
 
 // Returns the live bytes while the busiest kernel of forward and backward runs: storages live from
