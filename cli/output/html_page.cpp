@@ -120,8 +120,8 @@ Json resolved(const Scenario& scenario) {
   return json;
 }
 
-// Writes paths relative to the scenario's file: a report may be passed on, and must not show the
-// author's folders.
+// Writes paths relative to the scenario's file, and of files elsewhere the name alone: a report may be
+// passed on, and must not show the author's folders.
 void shorten_paths(Value& value) {
   namespace fs = std::filesystem;
   const fs::path path = value.scalar;
@@ -129,7 +129,8 @@ void shorten_paths(Value& value) {
     std::error_code error;
     const fs::path folder = fs::absolute(folder_of_file(value.location.file) / ".", error);
     const fs::path beside = path.lexically_relative(folder.lexically_normal());
-    value.scalar = (error || beside.empty() ? path.filename() : beside).string();
+    const bool inside = !error && !beside.empty() && *beside.begin() != "..";
+    value.scalar = (inside ? beside : path.filename()).string();
   }
   for (Value::Entry& entry : value.entries)
     shorten_paths(entry.value);
