@@ -1,6 +1,8 @@
 #include "cli/text/explanation.hpp"
 
 #include <algorithm>
+#include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -253,8 +255,19 @@ std::string Explanation::device() const {
   add("+ rounding", terms.rounding, std::string(point_.allocator.rounding));
   add("+ cached", terms.cached, "reserved and free: fragments, and blocks to be reused");
   add("+ reserved at other times", terms.other_times, "the allocator keeps what it has reserved");
-  add("+ CUDA context", point_.context,
-      point_.ranks > 1 ? "of the process, with NCCL's buffers" : "of the process");
+  Bytes nccl;
+  std::vector<std::string_view> groups;
+  for (const Communicator& communicator : point_.communicators) {
+    nccl += communicator.bytes;
+    groups.push_back(name_of(communicator.group));
+  }
+  add("+ CUDA context", point_.context - nccl, "of the process");
+  if (!groups.empty()) {
+    add("+ NCCL", nccl,
+        groups.size() == 1 ? "buffers of one communicator"
+                           : fmt::format("buffers of {} communicators: {}", groups.size(),
+                                         fmt::join(groups, ", ")));
+  }
   add("device memory used", point_.device_used(), "", true);
   add("capacity", capacity, scenario_.device.name);
   const Bytes needed = point_.device_needed();

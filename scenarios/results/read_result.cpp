@@ -124,6 +124,11 @@ void read_memory(const Json& json, PointResult& point) {
   RunResult& run = point.run;
   point.capacity = bytes(json.at("capacity"));
   point.context = bytes(json.at("context"));
+  for (const Json& entry : json.at("communicators")) {
+    point.communicators.push_back({member<MeshDimension>(entry.at("group").get<std::string>(),
+                                                         static_cast<int>(kMeshDimensions)),
+                                   bytes(entry.at("bytes"))});
+  }
   point.parameters = bytes(json.at("parameters"));
   point.gradients = bytes(json.at("gradients"));
   point.optimizer_state = bytes(json.at("optimizer_state"));

@@ -94,6 +94,14 @@ Json convergence_of(const Convergence& convergence) {
           {"peak_reserved", std::move(peaks)}};
 }
 
+// What of the context NCCL takes, by communicator.
+Json communicators_of(const PointResult& point) {
+  Json list = Json::array();
+  for (const Communicator& communicator : point.communicators)
+    list.push_back({{"group", name_of(communicator.group)}, {"bytes", communicator.bytes.count}});
+  return list;
+}
+
 Json memory_of(const PointResult& point) {
   const RunResult& run = point.run;
   Json phase_peaks = Json::object();
@@ -105,6 +113,7 @@ Json memory_of(const PointResult& point) {
   }
   return {{"capacity", point.capacity.count},
           {"context", point.context.count},
+          {"communicators", communicators_of(point)},
           {"parameters", point.parameters.count},
           {"gradients", point.gradients.count},
           {"optimizer_state", point.optimizer_state.count},

@@ -11,6 +11,7 @@
 #include "graph/core/units.hpp"
 #include "graph/ir/tensor.hpp"
 #include "graph/ir/training_graph.hpp"
+#include "hwprofiles/communicators.hpp"
 #include "hwprofiles/mesh.hpp"
 #include "policies/plan/residency_plan.hpp"
 #include "sim/engine/engine.hpp"
@@ -147,6 +148,8 @@ struct PointResult {
   Flops step_flops;
   Bytes capacity;  // capacity of the device
   Bytes context;   // process overhead on it: CUDA's context, with several ranks NCCL's buffers too
+  // What of it NCCL takes for each of its communicators.
+  std::vector<Communicator> communicators;
   int ranks = 1;   // data-parallel ranks, one device each
   Mesh mesh;       // mesh of the data-parallel ranks
   Bytes parameters;

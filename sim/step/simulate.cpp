@@ -341,6 +341,8 @@ PointResult model_figures(const StepSpec& spec, const TrainedModel& model) {
   point.tokens = static_cast<double>(t.tokens) * micro_batches;
   point.capacity = spec.device.hbm.capacity;
   point.context = process_overhead(spec);
+  if (spec.allocator->traits().has_overhead)
+    point.communicators = communicators_of(spec.mesh, spec.device);
   point.ranks = spec.mesh.ranks();
   point.mesh = spec.mesh;
   point.parameters = model.parameters;

@@ -1,5 +1,6 @@
 #include "sim/step/step_device.hpp"
 
+#include "hwprofiles/communicators.hpp"
 #include "policies/rewrite/precision.hpp"
 
 namespace tidemark {
@@ -22,7 +23,7 @@ DeviceProfile device_of(const StepSpec& spec) {
 Bytes process_overhead(const StepSpec& spec) {
   if (!spec.allocator->traits().has_overhead) return Bytes(0);
   const FrameworkProfile& framework = spec.device.framework;
-  return framework.context + (spec.mesh.ranks() > 1 ? framework.communication_buffers : Bytes(0));
+  return framework.context + communication_buffers(spec.mesh, spec.device);
 }
 
 DType compute_type(const StepSpec& spec) {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "scenarios/read/scenario.hpp"
+#include "sim/step/build_training.hpp"
 #include "sim/step/compile.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/program_fingerprint.hpp"
