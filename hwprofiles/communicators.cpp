@@ -3,6 +3,7 @@
 #include <algorithm>
 
 namespace tidemark {
+namespace communicators_detail {
 namespace {
 
 // One channel's buffers to receive from a peer and to send to one.
@@ -52,15 +53,17 @@ std::vector<MeshDimension> groups_of(const Mesh& mesh) {
 }
 
 }  // namespace
+}  // namespace communicators_detail
 
 std::vector<Communicator> communicators_of(const Mesh& mesh, const DeviceProfile& device) {
   const Bytes first = device.framework.communication_buffers;
+  const int channels = first.count > 0 ? device.links.collective.channels : 0;
   std::vector<Communicator> found;
-  for (const MeshDimension group : groups_of(mesh)) {
-    const int channels = first.count > 0 ? device.links.collective.channels : 0;
-    found.push_back({group, found.empty() ? first
-                                          : Bytes(kConnection *
-                                                  connections(group, mesh.size(group), channels))});
+  for (const MeshDimension group : communicators_detail::groups_of(mesh)) {
+    const int ranks = mesh.size(group);
+    const Bytes further(communicators_detail::kConnection *
+                        communicators_detail::connections(group, ranks, channels));
+    found.push_back({group, found.empty() ? first : further});
   }
   return found;
 }

@@ -102,7 +102,8 @@ inline constexpr std::size_t kStreams = 14;
 [[nodiscard]] constexpr bool is_communication(Stream stream) {
   return stream == Stream::kDataGroup || stream >= Stream::kShardGroup;
 }
-// Groups of shards have two queues, so that gathers and reductions run beside each other.
+// Groups of shards have two queues, as FSDP has two streams: memory is taken and waited for on each
+// apart, though the group's communicator runs one collective at a time.
 [[nodiscard]] constexpr Stream queue_of(MeshDimension group, CollectiveKind kind) {
   if (group == MeshDimension::kData) return Stream::kDataGroup;
   if (group == MeshDimension::kShard && kind == CollectiveKind::kReduceScatter)

@@ -130,7 +130,7 @@ class Fsdp final : public TrainingRewrite {
     shard_fully(graph, options_, context);
   }
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
-    plan_gathers(context, prefetch_, plan);
+    plan_gathers(context, {.when = prefetch_}, plan);
   }
   [[nodiscard]] const TrainingRewrite* next() const override { return update_.get(); }
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {

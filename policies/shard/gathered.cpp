@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -18,11 +18,41 @@ bool is_gathered(const Storage& storage) {
   return role && !storage.persistent && !storage.initial;
 }
 
-// The elements of gathered parameters that are live at a point of the order, of units that forward
-// frees.
-class LiveElements {
+// The uses of gathered units in one backward, in their order, and what is issued ahead of them.
+class Backward {
  public:
-  explicit LiveElements(const PolicyContext& context)
+  struct Use {
+    Position at;
+    std::int64_t elements = 0;  // of the unit, where forward frees it
+  };
+
+  void add(Use use) { uses_.push_back(use); }
+
+  // Returns the units at or behind `next_` that are issued at a mark: `passed` have been used.
+  template <class Issue>
+  void issue_ahead(std::size_t passed, const GatherAhead& ahead, std::int64_t live, Issue issue) {
+    // A unit has a release for each of its parameters, and only the first fetches.
+    if (ahead.when == BackwardPrefetch::kPost && next_ > passed) return;
+    next_ = std::max(next_, passed);
+    for (std::size_t i = passed; i < next_; ++i)
+      live += uses_[i].elements;
+    std::int64_t most = ahead.bucket.count;
+    if (ahead.most_live) most = std::min(most, ahead.most_live->count - live);
+    for (std::int64_t issued = 0; issued < most && next_ < uses_.size(); ++next_) {
+      issue(uses_[next_].at);
+      issued += uses_[next_].elements;
+    }
+  }
+
+ private:
+  std::vector<Use> uses_;
+  std::size_t next_ = 0;  // the first that has not been issued
+};
+
+// The elements of gathered parameters of units that forward frees.
+class FreedUnits {
+ public:
+  explicit FreedUnits(const PolicyContext& context)
       : context_(context),
         is_live_(context.graph.storages.size(), 0),
         is_freed_(context.graph.storages.size(), 0) {
@@ -34,51 +64,74 @@ class LiveElements {
     }
   }
 
+  // Returns the elements that the operator at a position touches.
+  [[nodiscard]] std::int64_t elements_at(Position p) const {
+    std::int64_t elements = 0;
+    for (const Touch& touch : touches_at(p))
+      if (counts(touch)) elements += context_.graph.storages[touch.storage].elements.count;
+    return elements;
+  }
+
+  // Counts those that live behind the position, where none is gathered ahead.
   void pass(Position p) {
-    const Operator& op = context_.op_at(p);
-    for (const Touch& touch : context_.graph.touches_of(context_.order.at[p].op)) {
-      const Storage& storage = context_.graph.storages[touch.storage];
-      if (storage.role != Role::kGatheredParameter || is_freed_[touch.storage] == 0) continue;
-      const bool frees = op.part == OperatorPart::kRelease;
+    const bool frees = context_.op_at(p).part == OperatorPart::kRelease;
+    for (const Touch& touch : touches_at(p)) {
       char& is_live = is_live_[touch.storage];
-      if (is_live == (frees ? 0 : 1)) continue;
+      if (!counts(touch) || is_live == (frees ? 0 : 1)) continue;
       is_live = frees ? 0 : 1;
-      elements_ += frees ? -storage.elements.count : storage.elements.count;
+      const std::int64_t elements = context_.graph.storages[touch.storage].elements.count;
+      live_ += frees ? -elements : elements;
     }
   }
-  [[nodiscard]] Elements count() const { return Elements(elements_); }
+  [[nodiscard]] std::int64_t live() const { return live_; }
 
  private:
+  [[nodiscard]] std::span<const Touch> touches_at(Position p) const {
+    return context_.graph.touches_of(context_.order.at[p].op);
+  }
+  [[nodiscard]] bool counts(const Touch& touch) const {
+    return is_freed_[touch.storage] != 0 &&
+           context_.graph.storages[touch.storage].role == Role::kGatheredParameter;
+  }
+
   const PolicyContext& context_;
   IdVector<StorageId, char> is_live_;
   IdVector<StorageId, char> is_freed_;  // by forward
-  std::int64_t elements_ = 0;
+  std::int64_t live_ = 0;
 };
 
+using BackwardOf = std::map<std::pair<int, int>, Backward>;  // by step and micro-batch
+
 // By position: the place where a gather for the use at this position is issued.
-IdVector<Position, Position> gather_places(const PolicyContext& context, BackwardPrefetch prefetch,
-                                           std::optional<Elements> most_live) {
-  LiveElements live(context);
+IdVector<Position, Position> gather_places(const PolicyContext& context, const GatherAhead& ahead) {
+  FreedUnits units(context);
   IdVector<Position, Position> places(context.order.at.size());
-  Position ahead;  // the first position after the last mark of this backward
-  std::pair<int, int> backward{-1, -1};
-  for (const Position p : ids_of(context.order.at)) {
+  const auto backward_of = [&](Position p) {
+    return std::pair<int, int>{context.order.at[p].step, context.order.at[p].micro_batch};
+  };
+  const auto uses_at = [&](Position p) {
     const Operator& op = context.op_at(p);
-    if (most_live) live.pass(p);
+    return op.phase == Phase::kBackward && op.part == OperatorPart::kUseGathered;
+  };
+  BackwardOf backwards;
+  for (const Position p : ids_of(context.order.at)) {
+    if (!uses_at(p)) continue;
+    places[p] = p;
+    backwards[backward_of(p)].add({.at = p, .elements = units.elements_at(p)});
+  }
+  if (ahead.when == BackwardPrefetch::kNone) return places;
+  std::map<std::pair<int, int>, std::size_t> passed;
+  for (const Position p : ids_of(context.order.at)) {
+    units.pass(p);
+    const Operator& op = context.op_at(p);
     if (op.phase != Phase::kBackward) continue;
-    const Occurrence& occurrence = context.order.at[p];
-    if (const std::pair<int, int> now{occurrence.step, occurrence.micro_batch}; now != backward) {
-      backward = now;
-      ahead = {};
-    }
-    const bool uses = op.part == OperatorPart::kUseGathered;
-    if (uses) places[p] = ahead.valid() ? ahead : p;
-    const bool marks = (uses && prefetch == BackwardPrefetch::kPre) ||
-                       (op.part == OperatorPart::kRelease && prefetch == BackwardPrefetch::kPost);
-    if (marks) ahead = Position(p.value + 1);
-    // Nothing is fetched ahead: the next use gathers when it is reached.
-    if (marks && most_live && live.count() >= *most_live) ahead = {};
-    if (uses && prefetch == BackwardPrefetch::kNone) places[p] = p;
+    if (uses_at(p)) ++passed[backward_of(p)];
+    const bool marks =
+        ahead.when == BackwardPrefetch::kPre ? uses_at(p) : op.part == OperatorPart::kRelease;
+    if (!marks) continue;
+    backwards[backward_of(p)].issue_ahead(
+        passed[backward_of(p)], ahead, units.live(),
+        [&](Position use) { places[use] = Position(p.value + 1); });
   }
   return places;
 }
@@ -115,10 +168,8 @@ std::vector<GapId> gaps_of_released(const PolicyContext& context) {
 }  // namespace
 }  // namespace gathered_detail
 
-void plan_gathers(const PolicyContext& context, BackwardPrefetch prefetch, ResidencyPlan& plan,
-                  std::optional<Elements> most_live) {
-  const IdVector<Position, Position> places =
-      gathered_detail::gather_places(context, prefetch, most_live);
+void plan_gathers(const PolicyContext& context, const GatherAhead& ahead, ResidencyPlan& plan) {
+  const IdVector<Position, Position> places = gathered_detail::gather_places(context, ahead);
   const Instances instances(context.graph, context.order);
   const IdVector<InstanceId, std::vector<Position>> made =
       gathered_detail::makers_of_gathered(context, instances);
@@ -136,7 +187,11 @@ void plan_gathers(const PolicyContext& context, BackwardPrefetch prefetch, Resid
     plan.decide(id, Recompute{.group = group->second,
                               .issue_at = communicates ? places[gap.to] : Position()});
   };
-  const std::vector<GapId> released = gathered_detail::gaps_of_released(context);
+  // Gathers that are issued before the same operator run in the order of their uses.
+  std::vector<GapId> released = gathered_detail::gaps_of_released(context);
+  std::stable_sort(released.begin(), released.end(), [&](GapId a, GapId b) {
+    return context.live.gaps[a].to < context.live.gaps[b].to;
+  });
   // A copy out of a gather comes behind the gather if both are issued before the same operator.
   for (const bool collectives : {true, false}) {
     for (const GapId id : released)

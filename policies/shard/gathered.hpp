@@ -22,11 +22,18 @@ enum class BackwardPrefetch {
   kPost,  // when that unit's backward is over
 };
 
-// Closes the gaps of gathered storages between a release in forward and the use in backward. A
-// gather is ahead of its use only while fewer than `most_live` elements of such units are gathered
-// (DeepSpeed's max_live_parameters).
-void plan_gathers(const PolicyContext& context, BackwardPrefetch prefetch, ResidencyPlan& plan,
-                  std::optional<Elements> most_live = std::nullopt);
+// What backward gathers ahead of its use, of the units that forward frees.
+struct GatherAhead {
+  BackwardPrefetch when = BackwardPrefetch::kPre;
+  // Under kPre the next units are gathered one by one, until those of this moment have as many
+  // elements: 1 is the next unit alone (DeepSpeed's prefetch_bucket_size).
+  Elements bucket{1};
+  // None is gathered while as many elements are, or have been issued (max_live_parameters).
+  std::optional<Elements> most_live = std::nullopt;
+};
+
+// Closes the gaps of gathered storages between a release in forward and the use in backward.
+void plan_gathers(const PolicyContext& context, const GatherAhead& ahead, ResidencyPlan& plan);
 
 // Counts the tensors that the optimizer updates in parts as decisions of the policy that plans.
 void count_shards(const PolicyContext& context, ResidencyPlan& plan);

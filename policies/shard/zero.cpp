@@ -166,9 +166,11 @@ class Zero final : public TrainingRewrite {
   }
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
     if (options_.stage < 3) return;
-    const bool prefetches = options_.prefetch_bucket > Elements(0);
-    plan_gathers(context, prefetches ? BackwardPrefetch::kPre : BackwardPrefetch::kNone, plan,
-                 options_.live_parameters);
+    plan_gathers(context,
+                 {.when = BackwardPrefetch::kPre,
+                  .bucket = options_.prefetch_bucket,
+                  .most_live = options_.live_parameters},
+                 plan);
   }
   [[nodiscard]] const TrainingRewrite* next() const override { return update_.get(); }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "scenarios/results/breakdown_json.hpp"
+#include "scenarios/results/communication_json.hpp"
 #include "scenarios/results/document_json.hpp"
 #include "scenarios/results/generation_json.hpp"
 #include "scenarios/results/load_json.hpp"
@@ -94,14 +95,6 @@ Json convergence_of(const Convergence& convergence) {
           {"peak_reserved", std::move(peaks)}};
 }
 
-// What of the context NCCL takes, by communicator.
-Json communicators_of(const PointResult& point) {
-  Json list = Json::array();
-  for (const Communicator& communicator : point.communicators)
-    list.push_back({{"group", name_of(communicator.group)}, {"bytes", communicator.bytes.count}});
-  return list;
-}
-
 Json memory_of(const PointResult& point) {
   const RunResult& run = point.run;
   Json phase_peaks = Json::object();
@@ -113,7 +106,7 @@ Json memory_of(const PointResult& point) {
   }
   return {{"capacity", point.capacity.count},
           {"context", point.context.count},
-          {"communicators", communicators_of(point)},
+          {"communicators", communicators_json(point)},
           {"parameters", point.parameters.count},
           {"gradients", point.gradients.count},
           {"optimizer_state", point.optimizer_state.count},
@@ -184,27 +177,6 @@ Json loader_of(const LoaderFigures& loader) {
           {"device_inputs", loader.device_inputs.count},
           {"seconds_per_batch", seconds(loader.interval)},
           {"copy_seconds", seconds(loader.copy)}};
-}
-
-Json sizes_of(const Mesh& mesh) {
-  Json sizes = Json::object();
-  for (std::size_t d = 0; d < kSizedDimensions; ++d)
-    sizes[std::string(name_of(static_cast<MeshDimension>(d)))] = mesh.sizes()[d];
-  return sizes;
-}
-
-Json communication_of(const PointResult& point) {
-  Json list = Json::array();
-  for (const Communication& used : point.communication) {
-    list.push_back({{"group", name_of(used.group)},
-                    {"kind", name_of(used.kind)},
-                    {"ranks", ranks_of(used, point.mesh)},
-                    {"count", used.count},
-                    {"bytes", used.bytes.count},
-                    {"seconds", seconds(used.busy)},
-                    {"exposed_seconds", seconds(used.exposed)}});
-  }
-  return list;
 }
 
 // Returns a plan in the accounting of cost graphs, next to the simulated figures of the point.
@@ -370,10 +342,10 @@ Json point_of(const PointResult& point) {
       {"model_flops_utilization", finite(point.model_flops_utilization)},
       {"hardware_flops_utilization", finite(point.hardware_flops_utilization)}};
   json["cost"] = cost_json(point);
-  json["mesh"] = sizes_of(point.mesh);
+  json["mesh"] = mesh_json(point.mesh);
   for (const StageResult& stage : point.stages)
     json["ranks"].push_back(stage_of(stage));
-  json["communication"] = communication_of(point);
+  json["communication"] = communication_json(point);
   json["policies"] = policies_of(point);
   json["failure"] = failure_of(point);
   return json;

@@ -201,6 +201,17 @@ AllocationId Lowering::allocate_workspace(const Operator& op, Tier tier, Positio
   return allocate(needed, {}, Role::kWorkspace, tier, p);
 }
 
+// Gathers and reductions of a shard group have streams of their own, but one communicator: NCCL
+// runs what is issued to it in that order, whichever stream it is issued on. The allocator knows
+// nothing of that.
+void Lowering::follow_communicator(Stream stream) {
+  const bool gathers = stream == Stream::kShardGroup;
+  if (!gathers && stream != Stream::kShardReduction) return;
+  const std::uint32_t before =
+      tail_[index_of(gathers ? Stream::kShardReduction : Stream::kShardGroup)];
+  if (before != kNever) program_.edges.push_back(before);
+}
+
 void Lowering::note_message(const Operator& op, std::uint32_t instruction) {
   if (!is_message(op)) return;
   const Collective& message = op.work.collective;
@@ -245,6 +256,7 @@ void Lowering::emit_operator(Position p) {
   const Opcode opcode = is_receive(op) ? Opcode::kReceive : Opcode::kLaunch;
   const std::uint32_t launch = emit_work(opcode, stream, occurrence.op.value, p);
   note_message(op, launch);
+  follow_communicator(stream);
   std::size_t next_scratch = 0;
   for (std::size_t i = 0; i < touches.size(); ++i) {
     const bool to_scratch = touches[i].access == Access::kCreate && is_scratch(occurrence, i);

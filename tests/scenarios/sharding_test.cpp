@@ -531,52 +531,6 @@ TEST_SUITE("unit") {
     CHECK(between(optimizer) - between(both) == 2 * all / 4);
   }
 
-  TEST_CASE("FSDP 1 frees a unit before it takes memory for the third one after") {
-    // Compute is much slower than gathers here: without the limit the host runs ahead of it.
-    const auto reserved = [](const char* limit) {
-      const Widths w(13, 4096);
-      const std::string text = fmt::format(
-          "{{model: {}, hardware: {{gpu: h100-sxm-80gb, count: 8, hbm: {{capacity: 8TiB}}}}, "
-          "training: {{micro_batch: 16384, loss: mse, precision: fp32}}, policies: [fsdp: "
-          "{{version: "
-          "1, param_dtype: bf16, limit_all_gathers: {}}}]}}",
-          chain(w), limit);
-      return simulate_points(parse_document(text, "s.yaml"), environment(), 1,
-                             {.smallest_capacity = false})
-          .front();
-    };
-    const PointResult limited = reserved("true");
-    const PointResult unlimited = reserved("false");
-    CHECK(limited.run.reserved.bytes < unlimited.run.reserved.bytes);
-    CHECK(limited.run.live.bytes == unlimited.run.live.bytes);
-  }
-
-  TEST_CASE("what backward gathers when it needs it is freed in forward all the same") {
-    const Widths w{256, 512, 512, 512, 512, 256};
-    const auto live = [&](const char* prefetch) {
-      return simulated(w, 4,
-                       fmt::format("fsdp: {{param_dtype: bf16, reduce_dtype: fp32, prefetch: {}}}",
-                                   prefetch),
-                       kFsdp)
-          .run.live.bytes;
-    };
-    CHECK(live("none") < live("pre"));
-    CHECK(live("none") <= live("post"));
-  }
-
-  TEST_CASE("with no live parameters allowed nothing is gathered ahead") {
-    const Widths w{256, 512, 512, 512, 512, 256};
-    const char* options = "stage: 3, persistent_below: 0, max_reuse_distance: 0, reduce_bucket: 10";
-    const auto step = [&](const char* more) {
-      return simulated(w, 4, fmt::format("zero: {{{}, {}}}", options, more), kMixed).run;
-    };
-    const auto none = step("live_parameters: 0");
-    CHECK(none.step == step("prefetch_bucket: 0").step);
-    CHECK(none.live.bytes == step("prefetch_bucket: 0").live.bytes);
-    // Otherwise the next unit is there beside the one in use.
-    CHECK(none.live.bytes < step("live_parameters: 1000000000").live.bytes);
-  }
-
   TEST_CASE("an evaluation shards its parameters too") {
     const Widths w{64, 96, 32};
     const PointResult point = simulated(w, 4, "zero: {stage: 3, persistent_below: 0}",
