@@ -12,8 +12,11 @@ namespace term_settings_text_detail {
 namespace {
 
 // Returns the arguments of the Trainer, or else the line of PyTorch; --json has both.
-const std::string& elsewhere(const TermSetting& setting) {
-  return setting.hugging_face.empty() ? setting.pytorch : setting.hugging_face;
+std::string elsewhere(const TermSetting& setting) {
+  std::string text = setting.hugging_face.empty() ? setting.pytorch : setting.hugging_face;
+  for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at))
+    text.replace(at, 1, "; ");
+  return text;
 }
 
 }  // namespace
@@ -30,6 +33,10 @@ std::string explain_more_gpus(const MoreGpus& more, Bytes peak, bool colour, std
     table.add_row({{std::string(style_of(term.role).label)},
                    {unit.text(term.here)},
                    {unit.text(term.there)}});
+  }
+  for (const SharedTerm& term : more.unchanged) {
+    if (term.here.count < peak.count / 1000) continue;  // --json has them
+    table.add_row({{std::string(style_of(term.role).label)}, {unit.text(term.here)}, {"the same"}});
   }
   table.add_row(
       {{"peak", -1, true}, {unit.text(peak), -1, true}, {unit.text(more.peak), -1, true}});

@@ -37,12 +37,16 @@ std::optional<MoreGpus> on_twice_the_gpus(const DetailedPoint& point,
   apply_override(document, {"hardware.count", text_value(fmt::to_string(2 * ranks), Location{})});
   const std::optional<PointResult> there = more_gpus_detail::simulated(document, environment);
   if (!there || there->status == PointStatus::kError) return std::nullopt;
-  MoreGpus more{.count = 2 * ranks, .peak = there->run.live.bytes, .terms = {}};
+  MoreGpus more{.count = 2 * ranks, .peak = there->run.live.bytes, .terms = {}, .unchanged = {}};
   for (std::size_t role = 0; role < static_cast<std::size_t>(kRoles); ++role) {
     const SharedTerm term{.role = static_cast<Role>(role),
                           .here = point.result.peak.by_role[role],
                           .there = there->peak.by_role[role]};
-    if (term.there != term.here) more.terms.push_back(term);
+    if (term.there != term.here) {
+      more.terms.push_back(term);
+    } else if (term.here > Bytes(0)) {
+      more.unchanged.push_back(term);
+    }
   }
   return more;
 }
@@ -55,7 +59,13 @@ nlohmann::ordered_json more_gpus_json(const std::optional<MoreGpus>& more) {
                      {"bytes", term.here.count},
                      {"bytes_there", term.there.count}});
   }
-  return {{"count", more->count}, {"peak_live", more->peak.count}, {"terms", std::move(terms)}};
+  nlohmann::ordered_json unchanged = nlohmann::ordered_json::array();
+  for (const SharedTerm& term : more->unchanged)
+    unchanged.push_back({{"role", name_of(term.role)}, {"bytes", term.here.count}});
+  return {{"count", more->count},
+          {"peak_live", more->peak.count},
+          {"terms", std::move(terms)},
+          {"unchanged", std::move(unchanged)}};
 }
 
 }  // namespace tidemark

@@ -21,10 +21,12 @@ struct SharedTerm {
   Bytes there;  // bytes at the peak on twice the GPUs
 };
 struct MoreGpus {
-  int count = 0;                  // twice the GPUs of the point
-  Bytes peak;                     // peak of live bytes there
-  std::vector<SharedTerm> terms;  // the terms that differ there, in the order of Role; the others
-                                  // and these add up to the peak
+  int count = 0;  // twice the GPUs of the point
+  Bytes peak;     // peak of live bytes there
+  // In the order of Role: the terms that differ there, and those that do not, without terms of 0
+  // bytes. Both together add up to the peak.
+  std::vector<SharedTerm> terms;
+  std::vector<SharedTerm> unchanged;
 };
 
 // Simulates the point on twice its GPUs, as more data ranks. Returns nothing for a point on one GPU
@@ -32,7 +34,8 @@ struct MoreGpus {
 [[nodiscard]] std::optional<MoreGpus> on_twice_the_gpus(const DetailedPoint& point,
                                                         const Environment& environment);
 
-// Returns {"count", "peak_live", "terms": [{"role", "bytes", "bytes_there"}]}; null for nothing.
+// Returns {"count", "peak_live", "terms": [{"role", "bytes", "bytes_there"}], "unchanged":
+// [{"role", "bytes"}]}; null for nothing.
 [[nodiscard]] nlohmann::ordered_json more_gpus_json(const std::optional<MoreGpus>& more);
 
 }  // namespace tidemark

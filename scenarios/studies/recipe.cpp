@@ -100,8 +100,11 @@ std::vector<Combination> combinations_of(RecipeMethod method, RecipeMethod own,
     states.clear();
     for (const std::vector<Measure>& type : choices(measures.precisions())) {
       for (const std::vector<Measure>& optimizer : choices(measures.optimizers())) {
-        states.push_back(type);
-        states.back().insert(states.back().end(), optimizer.begin(), optimizer.end());
+        for (const std::vector<Measure>& place : subsets({measures.optimizer_in_backward()})) {
+          states.push_back(type);
+          states.back().insert(states.back().end(), optimizer.begin(), optimizer.end());
+          states.back().insert(states.back().end(), place.begin(), place.end());
+        }
       }
       if (const std::optional<Measure> host = measures.offload_optimizer()) {
         states.push_back(type);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "scenarios/read/scenario.hpp"
-#include "scenarios/studies/measures.hpp"
+#include "scenarios/studies/measures/measures.hpp"
 #include "sim/step/point_result.hpp"
 
 namespace tidemark {

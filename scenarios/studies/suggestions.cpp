@@ -12,7 +12,7 @@
 
 #include "scenarios/read/global_batch.hpp"
 #include "scenarios/read/short_form.hpp"
-#include "scenarios/studies/measures.hpp"
+#include "scenarios/studies/measures/measures.hpp"
 
 namespace tidemark {
 namespace suggestions_detail {

@@ -1,12 +1,13 @@
 #include "scenarios/studies/term_settings.hpp"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "scenarios/studies/measures.hpp"
+#include "scenarios/studies/measures/measures.hpp"
 
 namespace tidemark {
 namespace term_settings_detail {
@@ -49,6 +50,21 @@ class Terms {
   std::array<std::vector<TermSetting>, kRoles> by_role_;
 };
 
+// Returns the roles of the largest tensors that the loss makes: logits, their copies and gradients.
+std::vector<Role> roles_of_loss(const PeakReport& peak) {
+  static constexpr std::string_view kOfLoss[] = {"log_softmax", "nll_loss", "cross_entropy"};
+  std::vector<Role> roles;
+  for (const LargestTensor& tensor : peak.largest) {
+    const bool of_loss = std::any_of(
+        std::begin(kOfLoss), std::end(kOfLoss),
+        [&](std::string_view operator_of) { return tensor.op.starts_with(operator_of); });
+    if (!of_loss) continue;
+    if (std::find(roles.begin(), roles.end(), tensor.role) == roles.end())
+      roles.push_back(tensor.role);
+  }
+  return roles;
+}
+
 }  // namespace
 }  // namespace term_settings_detail
 
@@ -57,6 +73,11 @@ std::vector<TermSetting> term_settings(const DetailedPoint& point) {
   term_settings_detail::Terms terms(point.result.peak.by_role);
   terms.add({Role::kSavedActivation}, measures.recompute());
   terms.add({Role::kSavedActivation}, measures.offload_activations());
+  if (const std::optional<Measure> fused = measures.fused_loss()) {
+    for (const Role role : term_settings_detail::roles_of_loss(point.result.peak))
+      terms.add({role}, *fused);
+  }
+  terms.add({Role::kGradient}, measures.optimizer_in_backward());
   terms.add({Role::kOptimizerState}, measures.offload_optimizer());
   terms.add({Role::kParameter}, measures.offload_parameters());
   terms.add({Role::kParameter, Role::kGradient, Role::kOptimizerState}, measures.sharding());
@@ -73,6 +94,8 @@ std::vector<TermSetting> term_settings(const DetailedPoint& point) {
                 precision);
     }
   }
+  terms.add({Role::kGradient, Role::kOptimizerState}, measures.adapters(false));
+  terms.add({Role::kParameter}, measures.adapters(true));
   for (const Measure& detail : measures.details()) {
     if (detail.kind == MeasureKind::kZeroGrad) terms.add({Role::kGradient}, detail);
   }

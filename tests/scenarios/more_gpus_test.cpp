@@ -90,6 +90,15 @@ TEST_SUITE("unit") {
         grows = grows || term.there > term.here;
       }
       CHECK(point.result.run.live.bytes + change == more->peak);
+      Bytes there;
+      for (const SharedTerm& term : more->terms)
+        there += term.there;
+      for (const SharedTerm& term : more->unchanged) {
+        CHECK(term.here > Bytes(0));
+        CHECK(term.here == term.there);
+        there += term.there;
+      }
+      CHECK(there == more->peak);
     }
     // One data rank has no buckets to reduce, two have.
     CHECK(grows);
@@ -102,6 +111,7 @@ TEST_SUITE("unit") {
     const auto json = more_gpus_json(more_of(2, "zero: {stage: 1, reduce_bucket: 1000}"));
     CHECK(json.at("count") == 4);
     CHECK(json.at("terms").at(0).at("role") == "optimizer_state");
+    CHECK(json.at("unchanged").at(0).at("role") == "parameter");
   }
 }
 

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "scenarios/read/scenario.hpp"
-#include "scenarios/studies/measures.hpp"
+#include "scenarios/studies/measures/measures.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/paths.hpp"
@@ -82,6 +82,31 @@ TEST_SUITE("unit") {
     CHECK(second.micro_batch == 1);
     CHECK(second.point.device_used().count * 10 <= first.point.device_used().count * 9);
     CHECK(second.per_unit() > first.per_unit());
+  }
+
+  TEST_CASE("updating within backward lets full fine-tuning fit where gradients do not") {
+    // 4.5 of 5.4 GiB are weights and gradients in bf16, so that one of both has to go.
+    const Recipes found = recipes_of("llama-3.2-1b", "{gpu: h100-sxm-80gb, hbm: {capacity: 6GiB}}",
+                                     {RecipeMethod::kFull}, 1);
+    REQUIRE(!found.shown.empty());
+    bool in_backward = false;
+    for (const Recipe& recipe : found.fitting) {
+      const bool drops_gradients =
+          std::any_of(recipe.measures.begin(), recipe.measures.end(),
+                      [](const Measure& m) { return m.kind == MeasureKind::kOptimizerInBackward; });
+      if (!drops_gradients) continue;
+      in_backward = true;
+      CHECK(recipe.point.run.status == RunStatus::kCompleted);
+    }
+    CHECK(in_backward);
+    // Hooks use up each gradient before a second micro-batch could add to it.
+    const std::string text =
+        "{model: {preset: llama-3.2-1b, layers: 1}, hardware: h100-sxm-80gb, training: {sequence: "
+        "64, accumulate: 2}}";
+    const Value document = parse_document(text, "s.yaml");
+    const Scenario scenario = decode_scenario(document, environment());
+    const TrainedModel model = build_training(scenario);
+    CHECK_FALSE(Measures(document, scenario, model).optimizer_in_backward().has_value());
   }
 
   TEST_CASE("a graph from a file keeps the micro-batch that it was exported with") {

@@ -10,7 +10,7 @@
 #include "graph/analysis/schedule.hpp"
 #include "graph/core/errors.hpp"
 #include "scenarios/studies/compare.hpp"
-#include "scenarios/studies/measures.hpp"
+#include "scenarios/studies/measures/measures.hpp"
 #include "sim/step/build_training.hpp"
 #include "sim/step/simulate.hpp"
 #include "tests/scenarios/scenario_files.hpp"

@@ -1,4 +1,4 @@
-#include "scenarios/studies/liger_models.hpp"
+#include "scenarios/studies/measures/liger_models.hpp"
 
 #include <algorithm>
 #include <array>

@@ -15,20 +15,21 @@
 namespace tidemark {
 
 enum class MeasureKind : std::uint8_t {
-  kMemoryFraction,      // the whole device instead of a share of it
-  kAllocatorOption,     // an option against fragmentation
-  kZeroGrad,            // gradients are freed between the steps
-  kOptimizerKernels,    // the same optimizer with fewer temporaries
-  kRecompute,           // activations of blocks
-  kOffloadActivations,  // activations to the host
-  kOffloadOptimizer,    // states to the host, updated there
-  kOffloadParameters,   // parameters to the host
-  kMicroBatch,          // smaller, with more of them accumulated
-  kOptimizer,           // another one, with smaller states
-  kPrecision,           // narrower types
-  kAdapters,            // trained beside frozen weights
-  kFusedLoss,           // no logits in memory
-  kSharding,            // states and parameters divided among the data ranks
+  kMemoryFraction,       // the whole device instead of a share of it
+  kAllocatorOption,      // an option against fragmentation
+  kZeroGrad,             // gradients are freed between the steps
+  kOptimizerKernels,     // the same optimizer with fewer temporaries
+  kRecompute,            // activations of blocks
+  kOffloadActivations,   // activations to the host
+  kOffloadOptimizer,     // states to the host, updated there
+  kOffloadParameters,    // parameters to the host
+  kOptimizerInBackward,  // each gradient is used up and dropped as backward makes it
+  kMicroBatch,           // smaller, with more of them accumulated
+  kOptimizer,            // another one, with smaller states
+  kPrecision,            // narrower types
+  kAdapters,             // trained beside frozen weights
+  kFusedLoss,            // no logits in memory
+  kSharding,             // states and parameters divided among the data ranks
 };
 
 struct Measure {
@@ -77,6 +78,10 @@ class Measures {
   // Offloads the states of a part of the elements, in percent.
   [[nodiscard]] Measure offload_optimizer_part(std::int64_t percent) const;
   [[nodiscard]] std::optional<Measure> offload_parameters() const;
+
+  // Updates each parameter as soon as backward has its gradient; none where gradients are
+  // accumulated.
+  [[nodiscard]] std::optional<Measure> optimizer_in_backward() const;
 
   // Optimizers with smaller states and narrower types. They change the numbers that training
   // computes.

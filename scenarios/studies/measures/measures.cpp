@@ -1,4 +1,4 @@
-#include "scenarios/studies/measures.hpp"
+#include "scenarios/studies/measures/measures.hpp"
 
 #include <algorithm>
 #include <span>
@@ -11,61 +11,14 @@
 #include "graph/operators/registry.hpp"
 #include "policies/rewrite/optimizer_kernels.hpp"
 #include "scenarios/read/short_form.hpp"
-#include "scenarios/studies/liger_models.hpp"
+#include "scenarios/studies/measures/liger_models.hpp"
+#include "scenarios/studies/measures/setting_values.hpp"
 
 namespace tidemark {
 namespace measures_detail {
 namespace {
 
 constexpr std::int64_t kLargestSearched = 1 << 20;  // largest micro-batch that is searched
-
-// Returns the value that a document would have for one plain word.
-Value word(std::string text) {
-  return text_value(std::move(text), {});
-}
-
-// Returns one policy of a list, with at most one parameter.
-Value policy_item(const std::string& name, const std::string& parameter = "",
-                  const std::string& value = "") {
-  Value parameters = mapping_value({});
-  if (!parameter.empty()) set_entry(parameters, parameter, {}, word(value));
-  Value item = mapping_value({});
-  set_entry(item, name, {}, std::move(parameters));
-  return item;
-}
-
-std::string share(std::int64_t percent) {
-  return fmt::format("{:g}", static_cast<double>(percent) / 100);
-}
-
-// An optimizer with smaller states than Adam's, and where it is found.
-struct SmallerOptimizer {
-  std::string_view name;
-  std::string_view pytorch;
-  std::string_view hugging_face;
-  std::string_view axolotl;
-  std::string_view numbers;
-};
-constexpr SmallerOptimizer kSmallerOptimizers[] = {
-    {"adamw_8bit", "optimizer = bitsandbytes.optim.AdamW8bit(model.parameters(), lr=lr)",
-     "optim=\"adamw_bnb_8bit\"", "optimizer: adamw_bnb_8bit", "moments of 8 bits"},
-    {"adafactor", "optimizer = torch.optim.Adafactor(model.parameters(), lr=lr)",
-     "optim=\"adafactor\"", "optimizer: adafactor", "second moments by rows and columns"},
-};
-
-// Returns torchao's line for an optimizer whose states are on the host; empty where PyTorch has no
-// class for it.
-std::string offloaded_optimizer(const OptimizerSpec& optimizer) {
-  const std::string_view name = name_of(optimizer.kind);
-  const bool is_sgd = name == "sgd" || name == "momentum" || name == "nesterov";
-  const std::string_view type = name == "adamw"  ? "AdamW"
-                                : name == "adam" ? "Adam"
-                                : is_sgd         ? "SGD"
-                                                 : "";
-  if (type.empty()) return {};
-  return fmt::format(
-      "optimizer = torchao.optim.CPUOffloadOptimizer(model.parameters(), torch.optim.{})", type);
-}
 
 // Returns whether the model computes statistics over the samples of a micro-batch.
 bool has_batch_norm(const TrainingGraph& graph) {
@@ -97,7 +50,7 @@ std::vector<Measure> Measures::memory_fraction() const {
   if (scenario_.allocator->memory_fraction() >= 1) return {};
   return {{.kind = MeasureKind::kMemoryFraction,
            .text = "memory_fraction 1",
-           .settings = {{"allocator.memory_fraction", measures_detail::word("1.0")}},
+           .settings = {{"allocator.memory_fraction", word_value("1.0")}},
            .pytorch = "torch.cuda.set_per_process_memory_fraction(1.0)"}};
 }
 
@@ -121,7 +74,7 @@ std::vector<Measure> Measures::details() const {
   if (training.zero_grad == ZeroGrad::kZero) {
     measures.push_back({.kind = MeasureKind::kZeroGrad,
                         .text = "zero_grad none",
-                        .settings = {{"training.zero_grad", measures_detail::word("none")}},
+                        .settings = {{"training.zero_grad", word_value("none")}},
                         .pytorch = "optimizer.zero_grad(set_to_none=True)"});
   }
   const OptimizerImplementation present = implementation_of(
@@ -134,7 +87,7 @@ std::vector<Measure> Measures::details() const {
     measures.push_back(
         {.kind = MeasureKind::kOptimizerKernels,
          .text = fmt::format("optimizer {}", name),
-         .settings = {{"training.optimizer.implementation", measures_detail::word(name)}},
+         .settings = {{"training.optimizer.implementation", word_value(name)}},
          .pytorch = fmt::format("pass {} to the optimizer", fused ? "fused=True" : "foreach=False"),
          .hugging_face = fused && name_of(training.optimizer.kind) == "adamw"
                              ? "optim=\"adamw_torch_fused\""
@@ -155,14 +108,13 @@ std::optional<Measure> Measures::recompute(bool reentrant) const {
   Measure measure{
       .kind = MeasureKind::kRecompute,
       .text = "checkpoint_every(period 1)",
-      .policies = {measures_detail::policy_item("checkpoint_every", "period", "1")},
+      .policies = {policy_item("checkpoint_every", "period", "1")},
       .pytorch =
           "x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=True)  # each block",
       .hugging_face = "gradient_checkpointing=True",
       .axolotl = "gradient_checkpointing: true"};
   if (reentrant) return measure;
-  set_entry(measure.policies.front().entries.front().value, "reentrant", {},
-            measures_detail::word("false"));
+  set_entry(measure.policies.front().entries.front().value, "reentrant", {}, word_value("false"));
   measure.pytorch =
       "x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)  # each block";
   measure.hugging_face += ", gradient_checkpointing_kwargs={\"use_reentrant\": False}";
@@ -173,7 +125,7 @@ std::optional<Measure> Measures::recompute(bool reentrant) const {
 Measure Measures::recompute_first(std::int64_t count) const {
   return {.kind = MeasureKind::kRecompute,
           .text = fmt::format("checkpoint(first {})", count),
-          .policies = {measures_detail::policy_item("checkpoint", "first", fmt::to_string(count))},
+          .policies = {policy_item("checkpoint", "first", fmt::to_string(count))},
           .pytorch = fmt::format("x = torch.utils.checkpoint.checkpoint(block, x, "
                                  "use_reentrant=True)  # the first {} blocks",
                                  count)};
@@ -183,63 +135,25 @@ std::optional<Measure> Measures::offload_activations() const {
   if (!moves_activations() || has_policy("offload_activations")) return std::nullopt;
   return Measure{.kind = MeasureKind::kOffloadActivations,
                  .text = "offload_activations",
-                 .policies = {measures_detail::policy_item("offload_activations")},
+                 .policies = {policy_item("offload_activations")},
                  .pytorch = "with torchtune.training.OffloadActivations(use_streams=True): ...",
                  .hugging_face = "activation_offloading=True  # TRL's SFTConfig"};
 }
 
 Measure Measures::offload_part(std::int64_t percent) const {
-  const std::string part = measures_detail::share(percent);
+  const std::string part = share_text(percent);
   return {.kind = MeasureKind::kOffloadActivations,
           .text = fmt::format("offload_activations(fraction {})", part),
-          .policies = {measures_detail::policy_item("offload_activations", "fraction", part)}};
-}
-
-std::optional<Measure> Measures::offload_optimizer() const {
-  if (!trains_graph() || has_policy("offload_optimizer")) return std::nullopt;
-  return Measure{.kind = MeasureKind::kOffloadOptimizer,
-                 .text = "offload_optimizer",
-                 .policies = {measures_detail::policy_item("offload_optimizer")},
-                 .pytorch = measures_detail::offloaded_optimizer(scenario_.training.optimizer),
-                 .deepspeed = "\"offload_optimizer\": {\"device\": \"cpu\", \"pin_memory\": True}",
-                 .zero_stage = 2};
-}
-
-Measure Measures::offload_optimizer_part(std::int64_t percent) const {
-  const std::string part = measures_detail::share(percent);
-  return {.kind = MeasureKind::kOffloadOptimizer,
-          .text = fmt::format("offload_optimizer(ratio {})", part),
-          .policies = {measures_detail::policy_item("offload_optimizer", "ratio", part)},
-          .deepspeed = fmt::format("\"offload_optimizer\": {{\"device\": \"cpu\", \"pin_memory\": "
-                                   "True, \"ratio\": {}}}",
-                                   part),
-          .zero_stage = 3};
+          .policies = {policy_item("offload_activations", "fraction", part)}};
 }
 
 std::optional<Measure> Measures::offload_parameters() const {
   if (!trains_graph() || has_policy("offload_parameters")) return std::nullopt;
   return Measure{.kind = MeasureKind::kOffloadParameters,
                  .text = "offload_parameters",
-                 .policies = {measures_detail::policy_item("offload_parameters")},
+                 .policies = {policy_item("offload_parameters")},
                  .deepspeed = "\"offload_param\": {\"device\": \"cpu\", \"pin_memory\": True}",
                  .zero_stage = 3};
-}
-
-std::vector<Measure> Measures::optimizers() const {
-  std::vector<Measure> measures;
-  const std::string_view present = name_of(scenario_.training.optimizer.kind);
-  if (!trains_graph() || (present != "adam" && present != "adamw")) return measures;
-  for (const measures_detail::SmallerOptimizer& other : measures_detail::kSmallerOptimizers) {
-    const std::string name(other.name);
-    measures.push_back({.kind = MeasureKind::kOptimizer,
-                        .text = fmt::format("optimizer {}", name),
-                        .settings = {{"training.optimizer", measures_detail::word(name)}},
-                        .numbers = std::string(other.numbers),
-                        .pytorch = std::string(other.pytorch),
-                        .hugging_face = std::string(other.hugging_face),
-                        .axolotl = std::string(other.axolotl)});
-  }
-  return measures;
 }
 
 std::vector<Measure> Measures::precisions() const {
@@ -251,7 +165,7 @@ std::vector<Measure> Measures::precisions() const {
                        std::string hugging_face, std::string axolotl) {
     measures.push_back({.kind = MeasureKind::kPrecision,
                         .text = fmt::format("precision {}", name),
-                        .settings = {{"training.precision", measures_detail::word(name)}},
+                        .settings = {{"training.precision", word_value(name)}},
                         .numbers = std::move(numbers),
                         .pytorch = std::move(pytorch),
                         .hugging_face = std::move(hugging_face),
@@ -275,11 +189,11 @@ std::vector<Measure> Measures::precisions() const {
 
 std::optional<Measure> Measures::adapters(bool quantised_base) const {
   if (!trains_graph() || has_policy("lora")) return std::nullopt;
-  Value item = measures_detail::policy_item("lora", "rank", "16");
+  Value item = policy_item("lora", "rank", "16");
   Value* parameters = &item.entries.front().value;
-  set_entry(*parameters, "alpha", {}, measures_detail::word("32"));
-  set_entry(*parameters, "targets", {}, measures_detail::word("all-linear"));
-  if (quantised_base) set_entry(*parameters, "base", {}, measures_detail::word("nf4_dq"));
+  set_entry(*parameters, "alpha", {}, word_value("32"));
+  set_entry(*parameters, "targets", {}, word_value("all-linear"));
+  if (quantised_base) set_entry(*parameters, "base", {}, word_value("nf4_dq"));
   const bool has_bf16 = matrix_type(scenario_.device, DType::kBFloat16) == DType::kBFloat16;
   const std::string type = has_bf16 ? "bfloat16" : "float16";
   const std::string config = "LoraConfig(r=16, lora_alpha=32, target_modules=\"all-linear\")";
@@ -292,7 +206,7 @@ std::optional<Measure> Measures::adapters(bool quantised_base) const {
   return Measure{
       .kind = MeasureKind::kAdapters,
       .text = quantised_base ? "qlora(rank 16, 4-bit base)" : "lora(rank 16)",
-      .settings = {{"training.precision", measures_detail::word(has_bf16 ? "bf16" : "fp16")}},
+      .settings = {{"training.precision", word_value(has_bf16 ? "bf16" : "fp16")}},
       .policies = {std::move(item)},
       .numbers = quantised_base ? "updates of rank 16 only, base rounded to 4 bits"
                                 : fmt::format("updates of rank 16 only, base in {}",
@@ -310,7 +224,7 @@ std::optional<Measure> Measures::fused_loss() const {
       has_policy("chunked_loss"))
     return std::nullopt;
   Value item = mapping_value({});
-  set_entry(item, "fused_loss", {}, measures_detail::word("liger"));
+  set_entry(item, "fused_loss", {}, word_value("liger"));
   const bool patched = liger_patches(scenario_.model);
   return Measure{.kind = MeasureKind::kFusedLoss,
                  .text = "fused_loss(liger)",
@@ -334,7 +248,7 @@ std::optional<Measure> Measures::sharding() const {
   return Measure{
       .kind = MeasureKind::kSharding,
       .text = "fsdp",
-      .policies = {measures_detail::policy_item("fsdp")},
+      .policies = {policy_item("fsdp")},
       .pytorch = "torch.distributed.fsdp.fully_shard(block)  # each block, then the model",
       .hugging_face = "fsdp=\"full_shard auto_wrap\", fsdp_config={\"fsdp_version\": 2}",
       .axolotl = "fsdp_version: 2\nfsdp_config: {reshard_after_forward: true}"};
@@ -356,8 +270,8 @@ Measure Measures::micro_batch(std::int64_t size) const {
       scenario_.training.accumulate * scenario_.training.model.micro_batch / size;
   return {.kind = MeasureKind::kMicroBatch,
           .text = fmt::format("micro_batch {}, accumulate {}", size, accumulate),
-          .settings = {{"training.micro_batch", measures_detail::word(fmt::to_string(size))},
-                       {"training.accumulate", measures_detail::word(fmt::to_string(accumulate))}},
+          .settings = {{"training.micro_batch", word_value(fmt::to_string(size))},
+                       {"training.accumulate", word_value(fmt::to_string(accumulate))}},
           .numbers = measures_detail::has_batch_norm(model_.training)
                          ? "statistics of smaller batches"
                          : "",
