@@ -362,6 +362,7 @@ DeviceProfile decode_device_profile(const Decoder& decoder) {
   // Only marks the profile: is_roofline_only() finds it among the figures.
   static_cast<void>(reader.maybe<int>("roofline_only", between(1, 1)));
   profile.multiprocessors = reader.required<int>("multiprocessors", at_least(1));
+  profile.compute_capability = reader.maybe<double>("compute_capability", at_least(0)).value_or(0);
   profile.hbm = device_profile_detail::decode_hbm(reader.group("hbm"));
   profile.l2 = device_profile_detail::decode_l2(reader.group("l2"));
   profile.matrix = device_profile_detail::decode_peaks(reader.group("peaks"));

@@ -203,6 +203,7 @@ struct DeviceProfile {
   std::string name;         // "a100-sxm-80gb"
   std::string description;  // "NVIDIA A100 SXM4 80 GB (Ampere GA100)"
   int multiprocessors = 0;
+  double compute_capability = 0;  // CUDA's; 0: not a CUDA device, or not known
   MemoryProfile hbm;
   CacheProfile l2;
   std::array<MatrixRate, kDTypes> matrix;  // rate of each DType

@@ -11,12 +11,12 @@ namespace tidemark {
 namespace term_settings_text_detail {
 namespace {
 
-// Returns the arguments of the Trainer, or else the line of PyTorch; --json has both.
-std::string elsewhere(const TermSetting& setting) {
-  std::string text = setting.hugging_face.empty() ? setting.pytorch : setting.hugging_face;
-  for (std::size_t at = text.find('\n'); at != std::string::npos; at = text.find('\n', at))
-    text.replace(at, 1, "; ");
-  return text;
+// Returns the arguments of the Trainer, or else, or where these are several, the line of PyTorch;
+// --json has all.
+const std::string& elsewhere(const TermSetting& setting) {
+  const bool one_line =
+      !setting.hugging_face.empty() && setting.hugging_face.find('\n') == std::string::npos;
+  return one_line ? setting.hugging_face : setting.pytorch;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "graph/operators/known_families.hpp"
 #include "graph/operators/products/fp8_linear.hpp"
 #include "graph/rewrite/graph_copy.hpp"
+#include "hwprofiles/device_profile.hpp"
 #include "policies/rewrite/layer_precision.hpp"
 
 namespace tidemark {
@@ -130,6 +131,16 @@ Graph fp8_blocks(const Graph& graph, const std::vector<char>& chosen) {
 }
 
 Graph Fp8Products::apply(const Graph& graph, const RewriteContext& context) const {
+  // transformer_engine/pytorch/quantization.py, check_mxfp8_support
+  constexpr double kMicroscaling = 10.0;
+  const double capability = context.device != nullptr ? context.device->compute_capability : 0;
+  if (recipe_ == Fp8Recipe::kMxfp8 && capability > 0 && capability < kMicroscaling &&
+      context.trial != nullptr) {
+    context.trial->note(
+        fmt::format("TransformerEngine refuses the recipe mxfp8 below compute capability {:.1f}, "
+                    "and {} has {:.1f}: the figures are what its buffers would take",
+                    kMicroscaling, context.device->name, capability));
+  }
   if (std::string skipped = fp8_detail::words_of_skipped(graph);
       !skipped.empty() && context.trial != nullptr)
     context.trial->note(std::move(skipped));

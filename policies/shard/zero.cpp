@@ -148,6 +148,12 @@ class Zero final : public TrainingRewrite {
           "zero moves no parameters on one GPU, which has no partitions of them: the policy "
           "offload_parameters moves whole ones, as DeepSpeed does there";
     }
+    if (options.stage > 1 && context.mesh.size(MeshDimension::kPipeline) > 1) {
+      policy->remark_ =
+          "DeepSpeed's pipelines refuse ZeRO above stage 1 (PipelineEngine: 'ZeRO-2 and ZeRO-3 are "
+          "incompatible with pipeline parallelism'): the figures are what its rules would give; "
+          "write stage: 1, or fsdp";
+    }
     return policy;
   }
   [[nodiscard]] std::string_view remark() const override { return remark_; }

@@ -91,7 +91,7 @@ class Study {
     for (std::int64_t size = 1; size <= share; ++size) {
       if (share % size == 0 && is_allowed(size)) micro_batches_.push_back(size);
     }
-    if (micro_batches_.empty()) refuse_count(document);
+    if (micro_batches_.empty() || !takes_count()) refuse_count(document);
   }
 
   ElasticStudy run() {
@@ -131,7 +131,14 @@ class Study {
     return std::find(allowed.begin(), allowed.end(), size) != allowed.end();
   }
 
-  // Throws for a number of GPUs with which none of DeepSpeed's micro-batches divides the share.
+  // Whether DeepSpeed's elasticity takes this number of GPUs, which has to be in its range as well.
+  [[nodiscard]] bool takes_count() const {
+    if (!result_.options.deepspeed) return true;
+    const std::vector<std::int64_t> gpus = elastic_batch(*result_.options.deepspeed).gpus;
+    return std::find(gpus.begin(), gpus.end(), ranks_) != gpus.end();
+  }
+
+  // Throws for a number of GPUs that is none of DeepSpeed's.
   [[noreturn]] void refuse_count(const Value& document) const {
     const std::vector<std::int64_t> gpus = elastic_batch(*result_.options.deepspeed).gpus;
     const auto above = std::upper_bound(gpus.begin(), gpus.end(), ranks_);
@@ -139,7 +146,7 @@ class Study {
     if (above != gpus.end()) nearest += fmt::format("{}{}", nearest.empty() ? "" : " or ", *above);
     throw UserError(elastic_policy(document)->location, "policies.memory_elastic.deepspeed",
                     fmt::format("{} data-parallel ranks cannot share the batch of {} with these "
-                                "micro-batches; {} can",
+                                "micro-batches, min_gpus and max_gpus; {} can",
                                 ranks_, result_.options.global_batch, nearest));
   }
 

@@ -1,4 +1,5 @@
 // Products in fp8: what TransformerEngine and torchao keep of a linear layer, by their rules.
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -101,6 +102,26 @@ TEST_SUITE("unit") {
     };
     CHECK(step("fp8_mixed") < step("bf16_mixed"));
     CHECK_THROWS_WITH((void)step("{fp8_mixed: {recipe: delay}}"), doctest::Contains("delayed"));
+  }
+
+  TEST_CASE("mxfp8 is noted on devices whose library refuses it") {
+    const auto noted = [](const std::string& gpu, const std::string& recipe) {
+      const std::string text = fmt::format(
+          "{{model: {{preset: llama-3-8b, layers: 1}}, hardware: {}, training: {{sequence: 64, "
+          "precision: {{fp8_mixed: {{recipe: {}}}}}}}}}",
+          gpu, recipe);
+      const std::vector<PointResult> points = simulate_points(
+          parse_document(text, "s.yaml"), environment(), 1, {.smallest_capacity = false});
+      return std::any_of(points[0].warnings.begin(), points[0].warnings.end(),
+                         [](const std::string& warning) {
+                           return warning.find("compute capability 10.0") != std::string::npos;
+                         });
+    };
+    CHECK(noted("h100-sxm-80gb", "mxfp8"));
+    CHECK(noted("h200-sxm-141gb", "mxfp8"));
+    CHECK_FALSE(noted("h100-sxm-80gb", "delayed"));
+    CHECK_FALSE(noted("b200-sxm-192gb", "mxfp8"));
+    CHECK_FALSE(noted("gb200", "mxfp8"));
   }
 }
 

@@ -226,16 +226,17 @@ std::optional<Measure> Measures::fused_loss() const {
   Value item = mapping_value({});
   set_entry(item, "fused_loss", {}, word_value("liger"));
   const bool patched = liger_patches(scenario_.model);
-  return Measure{.kind = MeasureKind::kFusedLoss,
-                 .text = "fused_loss(liger)",
-                 .policies = {std::move(item)},
-                 .pytorch =
-                     "loss = liger_kernel.transformers.LigerFusedLinearCrossEntropyLoss()("
-                     "lm_head.weight, hidden, targets)",
-                 .hugging_face = patched ? "use_liger_kernel=True" : "",
-                 .axolotl = patched ? "plugins: [axolotl.integrations.liger.LigerPlugin]\n"
-                                      "liger_fused_linear_cross_entropy: true"
-                                    : ""};
+  return Measure{
+      .kind = MeasureKind::kFusedLoss,
+      .text = "fused_loss(liger)",
+      .policies = {std::move(item)},
+      .pytorch =
+          "loss = LigerFusedLinearCrossEntropyLoss() (lm_head.weight, hidden, targets)  # "
+          "liger_kernel.transformers",
+      .hugging_face = patched ? "use_liger_kernel=True" : "",
+      .axolotl = patched ? "plugins: [axolotl.integrations.liger.LigerPlugin]\n"
+                           "liger_fused_linear_cross_entropy: true"
+                         : ""};
 }
 
 std::optional<Measure> Measures::sharding() const {

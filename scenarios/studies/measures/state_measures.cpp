@@ -91,8 +91,8 @@ std::optional<Measure> Measures::optimizer_in_backward() const {
                  .text = "optimizer_in_backward",
                  .policies = {policy_item("optimizer_in_backward")},
                  .pytorch =
-                     "p.register_post_accumulate_grad_hook(step_and_drop_gradient)  # an optimizer "
-                     "for each parameter p; torchtune's optimizer_in_bwd=True"};
+                     "optimizer_in_bwd=True  # torchtune; else a hook on each gradient that steps "
+                     "and drops it"};
 }
 
 }  // namespace tidemark

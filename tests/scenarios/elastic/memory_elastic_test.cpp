@@ -89,6 +89,14 @@ TEST_SUITE("unit") {
             static_cast<void>(
                 study_elastic(document(policy, "{gpu: v100-sxm-16gb, count: 24}"), environment()));
           }).find("12 can") != std::string::npos);
+    // Two GPUs share the batch, and are fewer than the configuration allows.
+    const std::string at_least_four =
+        "memory_elastic: {lengths: [32], deepspeed: {micro_batches: [2, 3], max_batch: 24, "
+        "min_gpus: 4}}";
+    CHECK(error_of([&] {
+            static_cast<void>(study_elastic(
+                document(at_least_four, "{gpu: v100-sxm-16gb, count: 2}"), environment()));
+          }).find("; 4 can") != std::string::npos);
   }
 
   TEST_CASE("what memory_elastic refuses names the key") {
