@@ -315,15 +315,26 @@ std::string Decoder::required_word(std::string_view key,
   return read_word(require(key, expected), words, path_of(key));
 }
 
-std::string Decoder::optional_word(std::string_view key, std::span<const std::string_view> words,
-                                   std::string_view fallback) const {
+std::optional<std::string> Decoder::maybe_word(std::string_view key,
+                                               std::span<const std::string_view> words) const {
   if (notes_ != nullptr) {
-    note(key, "word", std::string(fallback), decoder_detail::join(words, " | "));
-    return std::string(fallback);
+    note(key, "word", "none", decoder_detail::join(words, " | "));
+    return std::nullopt;
   }
   const Value* value = ask(key);
-  if (value == nullptr || value->is_null()) return std::string(fallback);
+  if (value == nullptr || value->is_null()) return std::nullopt;
   return read_word(*value, words, path_of(key));
+}
+
+std::string Decoder::optional_word(std::string_view key, std::span<const std::string_view> words,
+                                   std::string_view fallback) const {
+  if (notes_ != nullptr)
+    note(key, "word", std::string(fallback), decoder_detail::join(words, " | "));
+  return maybe_word(key, words).value_or(std::string(fallback));
+}
+
+void Decoder::mention(std::string_view key, std::string_view type, std::string_view range) const {
+  if (notes_ != nullptr) note(key, std::string(type), "none", std::string(range));
 }
 
 template bool Decoder::required<bool>(std::string_view, Range) const;

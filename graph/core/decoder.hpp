@@ -75,6 +75,11 @@ class Decoder {
   // Returns one of the given words; the error lists them and suggests the nearest.
   [[nodiscard]] std::string required_word(std::string_view key,
                                           std::span<const std::string_view> words) const;
+  // Returns one of the words; nothing where the key is left out.
+  [[nodiscard]] std::optional<std::string> maybe_word(
+      std::string_view key, std::span<const std::string_view> words) const;
+  // Says of a key that is read in some settings only what `describe` prints; reads nothing.
+  void mention(std::string_view key, std::string_view type, std::string_view range) const;
   [[nodiscard]] std::string optional_word(std::string_view key,
                                           std::span<const std::string_view> words,
                                           std::string_view fallback) const;

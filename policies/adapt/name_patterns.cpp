@@ -66,8 +66,8 @@ bool NamePatterns::matches(std::string_view name) const {
 }
 
 NamePatterns decode_patterns(const Decoder& parameters, std::vector<std::string> standard) {
-  const bool given = parameters.has("layers");
-  return {.layers = given ? parameters.list<std::string>("layers") : std::move(standard),
+  std::vector<std::string> listed = parameters.list<std::string>("layers");
+  return {.layers = parameters.has("layers") ? std::move(listed) : std::move(standard),
           .except = parameters.list<std::string>("except")};
 }
 

@@ -164,11 +164,10 @@ EmaOptions decode_ema(const Decoder& d) {
     options.kind = EmaKind::kSwaUtils;
   options.home = ema_detail::tier_named(d.optional_word("home", ema_detail::kHomes, "device"));
   options.buffers = d.optional<bool>("buffers", true);
-  if (d.has("dtype")) {
-    const std::string word = d.required_word("dtype", ema_detail::kTypes);
-    options.dtype = word == "fp32"   ? DType::kFloat32
-                    : word == "bf16" ? DType::kBFloat16
-                                     : DType::kFloat16;
+  if (const std::optional<std::string> word = d.maybe_word("dtype", ema_detail::kTypes)) {
+    options.dtype = *word == "fp32"   ? DType::kFloat32
+                    : *word == "bf16" ? DType::kBFloat16
+                                      : DType::kFloat16;
   }
   d.finish();
   return options;

@@ -23,9 +23,9 @@ constexpr std::array<std::string_view, 2> kHomes{"none", "host"};
 constexpr std::array<std::string_view, 3> kPrefetches{"pre", "post", "none"};
 
 std::optional<DType> decode_type(const Decoder& d, std::string_view key) {
-  if (!d.has(key)) return std::nullopt;
-  const std::string word = d.required_word(key, kTypes);
-  return word == "fp32" ? DType::kFloat32 : word == "bf16" ? DType::kBFloat16 : DType::kFloat16;
+  const std::optional<std::string> word = d.maybe_word(key, kTypes);
+  if (!word) return std::nullopt;
+  return *word == "fp32" ? DType::kFloat32 : *word == "bf16" ? DType::kBFloat16 : DType::kFloat16;
 }
 
 // Reads whether units are resharded behind forward, and to how many ranks: true is all of those
@@ -88,6 +88,8 @@ class Fsdp final : public TrainingRewrite {
       options.use_orig_params = d.maybe<bool>("use_orig_params");
       policy->limits_gathers_ = d.optional<bool>("limit_all_gathers", true);
     } else {
+      d.mention("use_orig_params", "true or false", "of version: 1");
+      d.mention("limit_all_gathers", "true or false", "of version: 1, true");
       for (const std::string_view key : {"use_orig_params", "limit_all_gathers"}) {
         if (!d.has(key)) continue;
         d.fail_at(key, key == "use_orig_params"

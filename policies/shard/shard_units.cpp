@@ -97,6 +97,7 @@ std::string policy_of(MeshDimension dimension, const Mesh& mesh) {
 UnitOptions decode_units(const Decoder& d) {
   UnitOptions options;
   options.keep_gathered = d.list<std::string>("keep_gathered");
+  d.mention("units", "text or list", "blocks | whole | classes of modules");
   if (!d.has("units")) return options;
   const Value& given = *d.value().find("units");
   if (given.is_scalar()) {

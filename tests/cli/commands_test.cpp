@@ -1,6 +1,8 @@
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
@@ -151,6 +153,24 @@ TEST_SUITE("golden") {
         ++entries;
       }
       CHECK(entries >= 2);
+    }
+  }
+
+  TEST_CASE("describe names the parameters that only some settings read") {
+    const Workspace w;
+    for (const auto& [policy, parameters] : std::map<std::string, std::vector<std::string>>{
+             {"fsdp",
+              {"units", "param_dtype", "reduce_dtype", "use_orig_params", "limit_all_gathers"}},
+             {"lora", {"implementation", "block", "quantise_head", "outliers"}},
+             {"freeze", {"layers"}},
+             {"prune", {"layers"}},
+             {"ema", {"dtype"}}}) {
+      CAPTURE(policy);
+      const Outcome described = w.run("describe " + policy);
+      for (const std::string& parameter : parameters) {
+        CAPTURE(parameter);
+        CHECK(contains(described.out, "\n  " + parameter + "  "));
+      }
     }
   }
 
