@@ -1,8 +1,13 @@
 #include "scenarios/read/figure_unit.hpp"
 
+#include <algorithm>
+
 namespace tidemark {
 
 FigureUnit unit_of(std::string_view figure) {
+  if (figure.starts_with("ranks.")) {  // ranks.0.memory.peak_live is memory.peak_live of a stage
+    figure.remove_prefix(std::min(figure.find('.', 6), figure.size() - 1) + 1);
+  }
   const std::string_view last = figure.substr(figure.rfind('.') + 1);
   if (figure.starts_with("hardware."))
     return last == "capacity" || last == "memory" ? FigureUnit::kBytes : FigureUnit::kNone;

@@ -24,7 +24,11 @@ const Json* descend(const Json& entry, std::string_view name) {
     const std::size_t dot = std::min(name.find('.'), name.size());
     const std::string key(name.substr(0, dot));
     name.remove_prefix(std::min(dot + 1, name.size()));
-    if (at->is_array()) {  // an array of policies
+    const bool index = !key.empty() && key.find_first_not_of("0123456789") == std::string::npos;
+    if (at->is_array() && index) {  // the ranks of a pipeline
+      const std::size_t place = key.size() < 10 ? std::stoul(key) : at->size();
+      at = place < at->size() ? &(*at)[place] : nullptr;
+    } else if (at->is_array()) {  // an array of policies
       const auto found = std::find_if(at->begin(), at->end(), [&](const Json& item) {
         return item.is_object() && item.value("name", "") == key;
       });
@@ -46,9 +50,15 @@ void add_number_names(const Json& json, const std::string& prefix,
 
 constexpr std::string_view kHardware = "hardware.";
 constexpr std::string_view kPolicies = "policies.";
+constexpr std::string_view kRanks = "ranks.";
 constexpr std::string_view kSmallest = "memory.smallest_capacity";  // 0 where it was not looked for
 constexpr std::string_view kCost = "cost";  // short for the next: steps may differ in their samples
 constexpr std::string_view kPrice = "cost.price_per_sample";
+
+// Whether it is a figure that only points with a policy of that name, or a stage, have.
+bool is_of_some_points(std::string_view name) {
+  return name.starts_with(kPolicies) || name.starts_with(kRanks);
+}
 
 }  // namespace
 }  // namespace goal_detail
@@ -69,7 +79,7 @@ FigureLookup figures_of(const goal_detail::Json& entry, const std::vector<Figure
       const goal_detail::Json& found = *goal_detail::descend(entry, name);
       const bool unknown = !found.is_number() || (name == goal_detail::kSmallest && found == 0);
       return unknown ? std::nan("") : found.get<double>();
-    } else if (name.starts_with(goal_detail::kPolicies)) {
+    } else if (goal_detail::is_of_some_points(name)) {
       return std::nan("");  // no comparison holds for a missing figure
     }
     throw UserError(fmt::format("there is no figure '{}'", name));
@@ -101,8 +111,7 @@ Expression decode_expression(const Value& value, const std::string& path, bool c
   try {
     Expression expression(value.scalar, comparison);
     for (const std::string& name : expression.names()) {
-      const bool of_policy = name.starts_with(kPolicies);
-      if (!of_policy && std::find(known.begin(), known.end(), name) == known.end()) {
+      if (!is_of_some_points(name) && std::find(known.begin(), known.end(), name) == known.end()) {
         fail(fmt::format("there is no figure '{}'{}; `run --json` shows them", name,
                          did_you_mean(name, known)));
       }

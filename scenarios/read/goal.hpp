@@ -6,6 +6,7 @@
 // They are expressions (expression.hpp) over these figures:
 //   memory.peak_live, time.step ...   those of a point in the result document
 //   policies.NAME.gap                 of the listed policy of that name
+//   ranks.0.memory.peak_live          of the first stage of a pipeline
 //   hardware.hbm.capacity ...         those of the device's profile, with the scenario's overrides
 #pragma once
 
@@ -24,7 +25,7 @@ namespace tidemark {
 // Whether an entry of the result document has a figure of that name, even if it is null.
 [[nodiscard]] bool has_figure(const nlohmann::ordered_json& entry, std::string_view name);
 // Returns the look-up in an entry of the result document, and in a device. It gives not-a-number
-// for figures that are null or were not looked for, and for `policies.` of a point that does not
+// for figures that are null or were not looked for, and for `policies.` and `ranks.` of a point that does not
 // have that policy.
 [[nodiscard]] FigureLookup figures_of(const nlohmann::ordered_json& entry,
                                       const std::vector<Figure>& device);
