@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -14,13 +15,15 @@ namespace tidemark {
 namespace pipeline_picture_detail {
 namespace {
 
-constexpr double kRow = 26;  // pixels
+constexpr double kGap = 6;  // pixels between two rows
 constexpr double kBox = 20;
+constexpr double kLane = 5;
+constexpr double kLeast = 0.3;  // width of the narrowest box
 constexpr double kLeft = 64;
 constexpr double kTop = 62;
 constexpr double kWidth = 1000;
 constexpr double kRight = 16;
-constexpr double kBelow = 58;
+constexpr double kBelow = 76;
 constexpr double kDigit = 6.2;  // width of a digit of the boxes' numbers
 constexpr std::string_view kFonts = "Helvetica, Arial, 'Liberation Sans', sans-serif";
 
@@ -45,8 +48,56 @@ std::int64_t end_of(std::span<const StageResult> stages) {
   for (const StageResult& stage : stages) {
     for (const StagePart& part : stage.parts)
       end = std::max(end, part.end.count());
+    for (const CommunicationStretch& used : stage.communication)
+      end = std::max(end, used.end.count());
   }
   return end;
+}
+
+// The groups that a stage communicates in, each with a lane.
+std::vector<MeshDimension> lanes_of(std::span<const StageResult> stages) {
+  std::vector<MeshDimension> lanes;
+  for (std::size_t d = 0; d < kMeshDimensions; ++d) {
+    const auto group = static_cast<MeshDimension>(d);
+    const bool used = std::any_of(stages.begin(), stages.end(), [&](const StageResult& stage) {
+      return std::any_of(stage.communication.begin(), stage.communication.end(),
+                         [&](const CommunicationStretch& c) { return c.group == group; });
+    });
+    if (used) lanes.push_back(group);
+  }
+  return lanes;
+}
+
+std::string_view fill_of(MeshDimension group) {
+  static constexpr std::array<std::string_view, kMeshDimensions> kFills{
+      "#c0562a", "#c0562a", "#7a7a7a", "#8a5fa8", "#b8962a", "#3f8f5f", "#e09a6a"};
+  return kFills[static_cast<std::size_t>(group)];
+}
+
+// What lies closer together than a box can be narrow is one box.
+void write_lane(std::ostream& out, const StageResult& stage, MeshDimension group, double y,
+                double scale) {
+  double left = 0;
+  double right = -1;  // of the box that is not written yet; before `left`: there is none
+  const auto write = [&] {
+    if (right < left) return;
+    out << fmt::format(
+        "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:g}\" fill=\"{}\"/>\n",
+        kLeft + left, y, std::max(right - left, kLeast), kLane - 1, fill_of(group));
+  };
+  for (const CommunicationStretch& used : stage.communication) {
+    if (used.group != group || used.end.count() <= 0) continue;
+    const double begin = std::max(static_cast<double>(used.begin.count()) * scale, 0.0);
+    const double end = static_cast<double>(used.end.count()) * scale;
+    if (right < left || begin - right > kLeast) {
+      write();
+      left = begin;
+      right = end;
+    } else {
+      right = std::max(right, end);
+    }
+  }
+  write();
 }
 
 void write_boxes(std::ostream& out, const StageResult& stage, double y, double scale) {
@@ -54,7 +105,7 @@ void write_boxes(std::ostream& out, const StageResult& stage, double y, double s
     const PartStyle& style = style_of(part.work);
     const double x = kLeft + static_cast<double>(part.begin.count()) * scale;
     const double width =
-        std::max(static_cast<double>((part.end - part.begin).count()) * scale, 0.3);
+        std::max(static_cast<double>((part.end - part.begin).count()) * scale, kLeast);
     out << fmt::format(
         "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:g}\" fill=\"{}\" "
         "stroke=\"#fff\" stroke-width=\"0.6\"/>\n",
@@ -91,6 +142,18 @@ void write_legend(std::ostream& out, std::span<const StageResult> stages, double
                      y, stages.front().chunks.size() > 1 ? "; paler: chunks 1, 3, ..." : "");
 }
 
+void write_legend_of_lanes(std::ostream& out, const std::vector<MeshDimension>& lanes, double y) {
+  double x = kLeft;
+  for (const MeshDimension group : lanes) {
+    const std::string text = fmt::format("communication: {}", name_of(group));
+    out << fmt::format(
+        "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"16\" height=\"{:g}\" fill=\"{}\"/>\n"
+        "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"11\">{}</text>\n",
+        x, y - 6, kLane - 1, fill_of(group), x + 21, y, text);
+    x += 40 + static_cast<double>(text.size()) * 6.5;
+  }
+}
+
 }  // namespace
 }  // namespace pipeline_picture_detail
 
@@ -99,7 +162,10 @@ void write_pipeline_picture(std::ostream& out, const std::string& title,
   namespace detail = pipeline_picture_detail;
   const std::int64_t end = detail::end_of(stages);
   const double scale = detail::kWidth / static_cast<double>(end);
-  const double rows = static_cast<double>(stages.size()) * detail::kRow;
+  const std::vector<MeshDimension> lanes = detail::lanes_of(stages);
+  const double row =
+      detail::kBox + static_cast<double>(lanes.size()) * detail::kLane + detail::kGap;
+  const double rows = static_cast<double>(stages.size()) * row;
   const double width = detail::kLeft + detail::kWidth + detail::kRight;
   const double height = detail::kTop + rows + detail::kBelow;
   out << fmt::format(
@@ -111,10 +177,14 @@ void write_pipeline_picture(std::ostream& out, const std::string& title,
                      xml_text(title));
   out << fmt::format("<text x=\"10\" y=\"42\" font-size=\"11\">{}</text>\n", xml_text(subtitle));
   for (std::size_t s = 0; s < stages.size(); ++s) {
-    const double y = detail::kTop + static_cast<double>(s) * detail::kRow;
+    const double y = detail::kTop + static_cast<double>(s) * row;
     out << fmt::format("<text x=\"{:g}\" y=\"{:.1f}\" text-anchor=\"end\">stage {}</text>\n",
                        detail::kLeft - 8, y + detail::kBox / 2 + 4, stages[s].stage);
     detail::write_boxes(out, stages[s], y, scale);
+    for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+      const double below = y + detail::kBox + 1 + static_cast<double>(lane) * detail::kLane;
+      detail::write_lane(out, stages[s], lanes[lane], below, scale);
+    }
   }
   const AxisTicks ticks = round_ticks(0, static_cast<double>(end) * 1e-9, AxisUnit::kSeconds, 8);
   const double axis = detail::kTop + rows;
@@ -131,6 +201,7 @@ void write_pipeline_picture(std::ostream& out, const std::string& title,
         i + 1 == ticks.at.size() ? ticks.labels[i] + ' ' + ticks.unit : ticks.labels[i]);
   }
   if (!stages.empty()) detail::write_legend(out, stages, axis + 40);
+  detail::write_legend_of_lanes(out, lanes, axis + 58);
   out << "</svg>\n";
 }
 

@@ -14,7 +14,8 @@
 namespace tidemark {
 
 // Writes the last step of all stages as SVG, from the simulated run. Boxes name their micro-batch;
-// forwards are light, backwards darker, weight gradients darkest.
+// forwards are light, backwards darker, weight gradients darkest. Below them each group that the
+// stage communicates in has a narrow lane, of which messages are those that the stage sends.
 void write_pipeline_picture(std::ostream& out, const std::string& title,
                             const std::string& subtitle, std::span<const StageResult> stages);
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <tuple>
 
 namespace tidemark {
@@ -68,6 +69,31 @@ int ranks_of(const Communication& communication, const Mesh& mesh) {
                         communication.kind == CollectiveKind::kReceive);
   if (message) return 2;
   return communication.ranks > 0 ? communication.ranks : mesh.group(communication.group).size;
+}
+
+std::vector<CommunicationStretch> communication_stretches(const TrainingGraph& graph,
+                                                          const StepProgram& program,
+                                                          const Scratch& scratch) {
+  std::vector<CommunicationStretch> found;
+  std::array<std::size_t, kMeshDimensions> latest;
+  latest.fill(std::numeric_limits<std::size_t>::max());
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    if (program.opcode[i] != Opcode::kLaunch || scratch.finished[i] < 0) continue;
+    if (!is_communication(static_cast<Stream>(program.stream[i]))) continue;
+    if (!program.slot[program.position[i].index()].last_step) continue;
+    const MeshDimension group =
+        graph.operators[OperatorId(program.subject[i])].work.collective.group;
+    const Duration begin(scratch.started[i]);
+    const Duration end(scratch.finished[i]);
+    std::size_t& last = latest[static_cast<std::size_t>(group)];
+    if (last < found.size() && found[last].end == begin) {
+      found[last].end = end;
+    } else {
+      last = found.size();
+      found.push_back({group, begin, end});
+    }
+  }
+  return found;
 }
 
 }  // namespace tidemark

@@ -34,6 +34,19 @@ struct Communication {
                                                           const Scratch& scratch,
                                                           const RunResult& run);
 
+// Communication of a stage in the last step; what follows on each other in one group is one.
+// Messages are those that the stage sends. Times count as those of its parts do.
+struct CommunicationStretch {
+  MeshDimension group = MeshDimension::kPipeline;
+  Duration begin{};
+  Duration end{};
+};
+
+// Returns them in the order of their issue, by the time of the run.
+[[nodiscard]] std::vector<CommunicationStretch> communication_stretches(const TrainingGraph& graph,
+                                                                        const StepProgram& program,
+                                                                        const Scratch& scratch);
+
 // Returns how many ranks take part in each: two in a message.
 [[nodiscard]] int ranks_of(const Communication& communication, const Mesh& mesh);
 

@@ -150,8 +150,8 @@ struct PointResult {
   Bytes context;   // process overhead on it: CUDA's context, with several ranks NCCL's buffers too
   // What of it NCCL takes for each of its communicators.
   std::vector<Communicator> communicators;
-  int ranks = 1;   // data-parallel ranks, one device each
-  Mesh mesh;       // mesh of the data-parallel ranks
+  int ranks = 1;  // data-parallel ranks, one device each
+  Mesh mesh;      // mesh of the data-parallel ranks
   Bytes parameters;
   Bytes gradients;
   Bytes optimizer_state;
@@ -228,7 +228,10 @@ struct StageResult {
   // Share of the time in which the stage computes nothing, from the pipeline's first forward to its
   // last backward in the last step.
   double bubble = 0;
-  std::vector<StagePart> parts;  // parts in order; empty where the result was read from a file
+  // In the order of their begin, by group those of communication; empty where the result was read
+  // from a file.
+  std::vector<StagePart> parts;
+  std::vector<CommunicationStretch> communication;
   PointResult point;
 };
 

@@ -246,6 +246,8 @@ void StagesSimulation::examine_stages(bool keeps_timelines) {
                                                 options, &detail);
     stretches.push_back(
         examine_parts(model.training, detail.compiled, detail.scratch, stage.parts));
+    stage.communication =
+        communication_stretches(model.training, detail.compiled.program, detail.scratch);
     compiled_.stages[s] = std::move(detail.compiled);
     if (keeps_timelines) timelines_.push_back(std::move(detail.timeline));
   }
@@ -256,6 +258,10 @@ void StagesSimulation::examine_stages(bool keeps_timelines) {
   }
   if (all.last <= all.first) return;
   for (std::size_t s = 0; s < stages_.size(); ++s) {
+    for (CommunicationStretch& used : stages_[s].communication) {
+      used.begin -= Duration(all.first);
+      used.end -= Duration(all.first);
+    }
     for (StagePart& part : stages_[s].parts) {
       part.begin -= Duration(all.first);
       part.end -= Duration(all.first);

@@ -56,6 +56,29 @@ TEST_SUITE("unit") {
     CHECK(svg.find("weight gradients") == std::string::npos);  // there are none
   }
 
+  TEST_CASE("each group that stages communicate in has a lane below the boxes") {
+    std::vector<StageResult> stages = two_stages();
+    const auto used = [](MeshDimension group, int begin, int end) {
+      return CommunicationStretch{group, Duration(begin), Duration(end)};
+    };
+    // What begins before the first forward is cut there; what is nearer than a third of a pixel is
+    // one box; the reduction behind the last backward lengthens the picture to 8,000 ns.
+    stages[0].communication = {
+        used(MeshDimension::kTensor, -500, -100), used(MeshDimension::kTensor, -100, 800),
+        used(MeshDimension::kTensor, 801, 1600), used(MeshDimension::kPipeline, 1000, 2000),
+        used(MeshDimension::kData, 6000, 8000)};
+    std::ostringstream out;
+    write_pipeline_picture(out, "t", "s", stages);
+    const std::string svg = out.str();
+    CHECK(count(svg, "communication: ") == 3);
+    CHECK(count(svg, "height=\"4\" fill=\"#c0562a\"") == 2);  // the reduction, and the legend
+    // Lanes are in the order of the dimensions: data, tensor, pipeline.
+    CHECK(svg.find("x=\"814.0\" y=\"83.0\" width=\"250.0\" height=\"4\"") != std::string::npos);
+    CHECK(svg.find("x=\"64.0\" y=\"88.0\" width=\"200.0\" height=\"4\"") != std::string::npos);
+    CHECK(svg.find("x=\"189.0\" y=\"93.0\" width=\"125.0\" height=\"4\"") != std::string::npos);
+    CHECK(count(svg, "height=\"4\"") == 6);
+  }
+
   TEST_CASE("the numbers of a pipeline's picture are a table") {
     std::ostringstream out;
     write_pipeline_csv(out, two_stages());
