@@ -204,12 +204,16 @@ AllocationId Lowering::allocate_workspace(const Operator& op, Tier tier, Positio
 // Gathers and reductions of a shard group have streams of their own, but one communicator: NCCL
 // runs what is issued to it in that order, whichever stream it is issued on. The allocator knows
 // nothing of that.
-void Lowering::follow_communicator(Stream stream) {
+void Lowering::follow_communicator(const Operator& op) {
+  const Stream stream = stream_of(op);
   const bool gathers = stream == Stream::kShardGroup;
   if (!gathers && stream != Stream::kShardReduction) return;
   const std::uint32_t before =
       tail_[index_of(gathers ? Stream::kShardReduction : Stream::kShardGroup)];
-  if (before != kNever) program_.edges.push_back(before);
+  if (before == kNever) return;
+  // Smaller groups, as those that backward gathers in, have communicators of their own.
+  const Operator& other = graph_.operators[OperatorId(program_.subject[before])];
+  if (other.work.collective.ranks == op.work.collective.ranks) program_.edges.push_back(before);
 }
 
 void Lowering::note_message(const Operator& op, std::uint32_t instruction) {
@@ -256,7 +260,7 @@ void Lowering::emit_operator(Position p) {
   const Opcode opcode = is_receive(op) ? Opcode::kReceive : Opcode::kLaunch;
   const std::uint32_t launch = emit_work(opcode, stream, occurrence.op.value, p);
   note_message(op, launch);
-  follow_communicator(stream);
+  follow_communicator(op);
   std::size_t next_scratch = 0;
   for (std::size_t i = 0; i < touches.size(); ++i) {
     const bool to_scratch = touches[i].access == Access::kCreate && is_scratch(occurrence, i);

@@ -100,7 +100,7 @@ class Lowering {
   void emit_operator(Position p);
   void emit_creates(Position p, Tier tier);
   void note_message(const Operator& op, std::uint32_t instruction);
-  void follow_communicator(Stream stream);
+  void follow_communicator(const Operator& op);
   void note_writes(Position p, Tier tier);
   AllocationId allocate_workspace(const Operator& op, Tier tier, Position p);
   void join_host(Position p);

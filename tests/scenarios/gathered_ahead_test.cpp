@@ -109,6 +109,21 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("gathers of smaller groups do not wait for reductions over all ranks") {
+    const Widths w(9, 8192);
+    const auto step = [&](const char* prefetch) {
+      return simulated(w, 8,
+                       fmt::format("fsdp: {{param_dtype: bf16, reduce_dtype: fp32, "
+                                   "reshard_after_forward: 2, prefetch: {}}}",
+                                   prefetch),
+                       kFsdp, 65536);
+    };
+    const PointResult none = step("none");
+    const PointResult pre = step("pre");
+    const Duration reduction = busy(pre, CollectiveKind::kReduceScatter) / 8;
+    CHECK(none.run.step - pre.run.step < reduction);
+  }
+
   TEST_CASE("ZeRO gathers as many units ahead as its bucket and its limit have room for") {
     constexpr std::int64_t kWidth = 512;
     constexpr std::int64_t kUnit = kWidth * kWidth + kWidth;
