@@ -185,11 +185,11 @@ struct LinksProfile {
 };
 
 struct FrameworkProfile {
-  Bytes context;                // CUDA context of one process
-  ByFramework<Bytes> contexts;  // the same by framework
-  Bytes cublas_workspace;       // bytes per handle and stream, from the caching allocator
-  Bytes communication_buffers;  // NCCL's first communicator in one process, outside the caching
-                                // allocator; 0: not known
+  Bytes context;                   // CUDA context of one process
+  ByFramework<Bytes> contexts;     // the same by framework
+  Bytes cublas_workspace;          // bytes per handle and stream, from the caching allocator
+  Bytes communication_buffers;     // NCCL's first communicator in one process, outside the caching
+                                   // allocator; 0: not known
   double cudnn_filter_copies = 0;  // workspace of a convolution, in sizes of its filters
 };
 

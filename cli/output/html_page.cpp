@@ -120,8 +120,8 @@ Json resolved(const Scenario& scenario) {
   return json;
 }
 
-// Writes paths relative to the scenario's file, and of files elsewhere the name alone: a report may be
-// passed on, and must not show the author's folders.
+// Writes paths relative to the scenario's file, and of files elsewhere the name alone: a report may
+// be passed on, and must not show the author's folders.
 void shorten_paths(Value& value) {
   namespace fs = std::filesystem;
   const fs::path path = value.scalar;

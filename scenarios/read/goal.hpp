@@ -25,8 +25,8 @@ namespace tidemark {
 // Whether an entry of the result document has a figure of that name, even if it is null.
 [[nodiscard]] bool has_figure(const nlohmann::ordered_json& entry, std::string_view name);
 // Returns the look-up in an entry of the result document, and in a device. It gives not-a-number
-// for figures that are null or were not looked for, and for `policies.` and `ranks.` of a point that does not
-// have that policy.
+// for figures that are null or were not looked for, and for `policies.` and `ranks.` of a point
+// that does not have that policy.
 [[nodiscard]] FigureLookup figures_of(const nlohmann::ordered_json& entry,
                                       const std::vector<Figure>& device);
 // Returns the look-up of a point that `fits` or not. A step that does not run to its end has no
