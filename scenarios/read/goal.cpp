@@ -99,6 +99,24 @@ FigureLookup known_figures(FigureLookup figures, bool fits) {
 namespace goal_detail {
 namespace {
 
+// Returns what is wrong with a figure of one stage, "ranks.0.memory.peak_live"; empty for nothing.
+std::string problem_with_stage(const std::string& name, const std::vector<std::string>& known) {
+  const std::size_t dot = std::min(name.find('.', kRanks.size()), name.size());
+  const std::string number = name.substr(kRanks.size(), dot - kRanks.size());
+  const std::string figure = name.substr(std::min(dot + 1, name.size()));
+  if (number.empty() || number.find_first_not_of("0123456789") != std::string::npos ||
+      figure.empty())
+    return fmt::format("'{}' names no stage; write ranks.0.memory.peak_live", name);
+  const bool of_stage = figure.starts_with("memory.") || figure.starts_with("time.");
+  if ((of_stage && std::find(known.begin(), known.end(), figure) != known.end()) ||
+      figure == "bubble" || figure == "in_flight")
+    return {};
+  return fmt::format(
+      "a stage has no figure '{}'{}; it has those of memory and time, bubble and "
+      "in_flight",
+      figure, did_you_mean(figure, known));
+}
+
 Expression decode_expression(const Value& value, const std::string& path, bool comparison,
                              const std::vector<std::string>& known) {
   const auto fail = [&](const std::string& problem) {
@@ -111,6 +129,10 @@ Expression decode_expression(const Value& value, const std::string& path, bool c
   try {
     Expression expression(value.scalar, comparison);
     for (const std::string& name : expression.names()) {
+      if (name.starts_with(kRanks)) {
+        if (const std::string problem = problem_with_stage(name, known); !problem.empty())
+          fail(problem);
+      }
       if (!is_of_some_points(name) && std::find(known.begin(), known.end(), name) == known.end()) {
         fail(fmt::format("there is no figure '{}'{}; `run --json` shows them", name,
                          did_you_mean(name, known)));

@@ -162,6 +162,17 @@ TEST_SUITE("paper") {
     };
     CHECK(rows("pipeline: {size: 2}", "ranks.1.memory.peak_live") == 1);
     CHECK(rows("pipeline: {size: 2}", "ranks.2.memory.peak_live") == 0);
+    const auto refusal_of = [&](const std::string& figure) {
+      workspace.write("t.yaml",
+                      "model: {preset: gpt2}\nhardware: h100-sxm-80gb\npublished: [{source: S, "
+                      "figure: " +
+                          figure + ", value: 1GiB}]\n");
+      return workspace.run("validate t.yaml").err;
+    };
+    CHECK(contains(refusal_of("ranks.x.memory.peak_live"), "names no stage"));
+    CHECK(contains(refusal_of("ranks.0"), "names no stage"));
+    CHECK(contains(refusal_of("ranks.0.memory.peak_liv"), "did you mean 'memory.peak_live'?"));
+    CHECK(contains(refusal_of("ranks.0.throughput.samples_per_step"), "a stage has no figure"));
     CHECK(rows("data_parallel", "ranks.0.memory.peak_live") == 0);
   }
 }
