@@ -30,8 +30,8 @@ int connections(MeshDimension group, int ranks, int channels) {
   return channels;
 }
 
-// Returns the dimensions whose groups have several ranks, without those that another's group
-// equals.
+// Returns the dimensions whose groups have several ranks. Groups of the same ranks are
+// communicators of their own: Megatron-LM and DeepSpeed make a process group for each purpose.
 std::vector<MeshDimension> groups_of(const Mesh& mesh) {
   std::vector<MeshDimension> groups;
   const int shard = mesh.size(MeshDimension::kShard);
@@ -44,9 +44,6 @@ std::vector<MeshDimension> groups_of(const Mesh& mesh) {
   for (const MeshDimension dimension : {MeshDimension::kTensor, MeshDimension::kContext,
                                         MeshDimension::kPipeline, MeshDimension::kExpert}) {
     const int ranks = mesh.size(dimension);
-    // The replicas of one data rank are the ranks of one context group.
-    if (dimension == MeshDimension::kContext && ranks == mesh.replicas()) continue;
-    if (dimension == MeshDimension::kExpert && ranks == mesh.replicas()) continue;
     if (ranks > 1) groups.push_back(dimension);
   }
   return groups;

@@ -24,6 +24,9 @@ struct Communicator {
   Bytes bytes;
 };
 
+// Not counted are the smaller groups that backward gathers in (reshard_after_forward: 8, ZeRO++)
+// and the one that adds up the gradients of experts.
+//
 // Returns the communicators of one rank, the measured one first; none for one rank. All have 0
 // bytes on a device of which the memory of the first is not known, and those that follow it where
 // the number of channels is not known.

@@ -70,7 +70,7 @@ std::vector<MeshDimension> lanes_of(std::span<const StageResult> stages) {
 
 std::string_view fill_of(MeshDimension group) {
   static constexpr std::array<std::string_view, kMeshDimensions> kFills{
-      "#c0562a", "#c0562a", "#7a7a7a", "#8a5fa8", "#b8962a", "#3f8f5f", "#e09a6a"};
+      "#c0562a", "#d98f1f", "#7a7a7a", "#8a5fa8", "#b8962a", "#3f8f5f", "#e09a6a"};
   return kFills[static_cast<std::size_t>(group)];
 }
 

@@ -85,6 +85,8 @@ int ExplainCommand::execute(const Console& console) const {
       text += (text.empty() ? "" : "\n") +
               explain_detail::in_words(point, more_gpus, environment, *this, console);
     }
+    for (const std::string& warning : point.result.warnings)
+      print_warning(console, warning);
     results.push_back(point.result);
   }
   print(json ? documents.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + '\n'

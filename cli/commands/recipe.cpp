@@ -99,7 +99,23 @@ std::vector<std::string> lines_of(const Recipe& recipe, std::string Measure::*so
   return lines;
 }
 
+// Returns the measures that a trainer has no setting for: without them its settings would be those
+// of another step, which may not fit.
+std::vector<std::string> lacking(const Recipe& recipe, std::string Measure::*source,
+                                 std::string Measure::*other = nullptr) {
+  std::vector<std::string> texts;
+  for (const Measure& measure : recipe.measures) {
+    const bool has = !(measure.*source).empty() || (other != nullptr && !(measure.*other).empty());
+    if (!has) texts.push_back(measure.text);
+  }
+  return texts;
+}
+std::vector<std::string> lacking_in_trainer(const Recipe& recipe) {
+  return lacking(recipe, &Measure::hugging_face, &Measure::deepspeed);
+}
+
 std::vector<std::string> hugging_face(const Recipe& recipe, const Base& base) {
+  if (!lacking_in_trainer(recipe).empty()) return {};
   std::vector<std::string> lines{fmt::format("per_device_train_batch_size={}", recipe.micro_batch)};
   if (!base.precision.empty() && keeps_precision(recipe)) lines.push_back(base.precision + "=True");
   if (base.fused_adamw && keeps_optimizer(recipe))
@@ -112,6 +128,7 @@ std::vector<std::string> hugging_face(const Recipe& recipe, const Base& base) {
 }
 
 std::vector<std::string> axolotl(const Recipe& recipe, const Base& base) {
+  if (!lacking(recipe, &Measure::axolotl).empty()) return {};
   std::vector<std::string> lines{fmt::format("micro_batch_size: {}", recipe.micro_batch)};
   if (!base.precision.empty() && keeps_precision(recipe))
     lines.push_back(base.precision + ": true");
@@ -158,9 +175,15 @@ std::string settings_of(const Recipe& recipe, const Base& base, int number, bool
     for (const std::string& line : lines)
       text += fmt::format("    {}\n", line);
   };
+  const auto add_or_lack = [&](std::string_view where, const std::vector<std::string>& lines,
+                               const std::vector<std::string>& lacks) {
+    add(where, lines);
+    if (!lacks.empty())
+      text += fmt::format("  {}: it has no {}\n", where, fmt::join(lacks, " and no "));
+  };
   add("in PyTorch", lines_of(recipe, &Measure::pytorch));
-  add("for Hugging Face's Trainer", hugging_face(recipe, base));
-  add("for axolotl", axolotl(recipe, base));
+  add_or_lack("for Hugging Face's Trainer", hugging_face(recipe, base), lacking_in_trainer(recipe));
+  add_or_lack("for axolotl", axolotl(recipe, base), lacking(recipe, &Measure::axolotl));
   std::string words;
   for (const std::string& added : base.added) {
     const bool replaced =

@@ -262,7 +262,7 @@ std::string Explanation::device() const {
     groups.push_back(name_of(communicator.group));
   }
   add("+ CUDA context", point_.context - nccl, "of the process");
-  if (!groups.empty()) {
+  if (nccl > Bytes(0)) {
     add("+ NCCL", nccl,
         groups.size() == 1 ? "buffers of one communicator"
                            : fmt::format("buffers of {} communicators: {}", groups.size(),

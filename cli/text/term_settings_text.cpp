@@ -1,5 +1,7 @@
 #include "cli/text/term_settings_text.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "cli/text/wording.hpp"
@@ -11,12 +13,14 @@ namespace tidemark {
 namespace term_settings_text_detail {
 namespace {
 
-// Returns the arguments of the Trainer, or else, or where these are several, the line of PyTorch;
-// --json has all.
-const std::string& elsewhere(const TermSetting& setting) {
+// Returns the arguments of the Trainer, or else, or where these are several, the first line of
+// PyTorch's; --json has all.
+std::string elsewhere(const TermSetting& setting) {
   const bool one_line =
       !setting.hugging_face.empty() && setting.hugging_face.find('\n') == std::string::npos;
-  return one_line ? setting.hugging_face : setting.pytorch;
+  if (one_line) return setting.hugging_face;
+  const std::size_t end = setting.pytorch.find('\n');
+  return setting.pytorch.substr(0, end) + (end == std::string::npos ? "" : " ...");
 }
 
 }  // namespace
@@ -24,18 +28,21 @@ const std::string& elsewhere(const TermSetting& setting) {
 
 std::string explain_more_gpus(const MoreGpus& more, Bytes peak, bool colour, std::size_t width) {
   const std::string heading = fmt::format("On twice the GPUs ({})", more.count);
-  if (more.terms.empty()) {
-    return '\n' + bold(heading, colour) + "\n  no term at the peak would differ\n";
-  }
+  if (more.terms.empty() && more.unchanged.empty()) return {};
   const BytesColumn unit(peak);
   Table table({{"term"}, {"here", Align::kRight}, {"there", Align::kRight}}, 2);
+  // Terms that would read 0.00 stay with --json.
+  const auto is_shown = [&](const SharedTerm& term) {
+    return std::max(term.here, term.there).count >= peak.count / 1000;
+  };
   for (const SharedTerm& term : more.terms) {
+    if (!is_shown(term)) continue;
     table.add_row({{std::string(style_of(term.role).label)},
                    {unit.text(term.here)},
                    {unit.text(term.there)}});
   }
   for (const SharedTerm& term : more.unchanged) {
-    if (term.here.count < peak.count / 1000) continue;  // --json has them
+    if (!is_shown(term)) continue;
     table.add_row({{std::string(style_of(term.role).label)}, {unit.text(term.here)}, {"the same"}});
   }
   table.add_row(

@@ -21,7 +21,7 @@ void decode_base(const Decoder& d, LoraOptions& options) {
       "training.precision", "fp32", "bf16", "fp16", "nf4", "nf4_dq", "fp4", "fp4_dq", "int8"};
   const std::string base = d.optional_word("base", kBases, kBases.front());
   const bool prepares = d.optional<bool>("prepare", false);
-  d.mention("implementation", "word", "bitsandbytes | torchao, of a quantised base");
+  d.mention("implementation", "word", "bitsandbytes | bitsandbytes-0.42 | torchao");
   d.mention("block", "integer", "32 to 4096, of a quantised base");
   d.mention("quantise_head", "true or false", "of a quantised base");
   d.mention("outliers", "number", "0 to 1, of base: int8");

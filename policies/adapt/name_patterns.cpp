@@ -65,10 +65,10 @@ bool NamePatterns::matches(std::string_view name) const {
   return any(layers) && !any(except);
 }
 
-NamePatterns decode_patterns(const Decoder& parameters, std::vector<std::string> standard) {
+NamePatterns decode_patterns(const Decoder& parameters) {
   std::vector<std::string> listed = parameters.list<std::string>("layers");
-  return {.layers = parameters.has("layers") ? std::move(listed) : std::move(standard),
-          .except = parameters.list<std::string>("except")};
+  if (!parameters.has("layers")) listed = {"*"};
+  return {.layers = std::move(listed), .except = parameters.list<std::string>("except")};
 }
 
 std::vector<ParameterId> matching_parameters(const Graph& graph, const NamePatterns& patterns,

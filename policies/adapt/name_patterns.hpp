@@ -19,9 +19,8 @@ struct NamePatterns {
   [[nodiscard]] bool matches(std::string_view name) const;
 };
 
-// Reads `layers` and `except` of a policy; `standard` are the layers when there are none.
-[[nodiscard]] NamePatterns decode_patterns(const Decoder& parameters,
-                                           std::vector<std::string> standard = {"*"});
+// Reads `layers` and `except` of a policy; all layers when none are given.
+[[nodiscard]] NamePatterns decode_patterns(const Decoder& parameters);
 
 // Returns the parameters whose names match. Throws UserError for a pattern that matches nothing,
 // naming the module or parameter that is written most alike; `policy` is for the message.

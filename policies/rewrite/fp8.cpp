@@ -132,14 +132,15 @@ Graph fp8_blocks(const Graph& graph, const std::vector<char>& chosen) {
 
 Graph Fp8Products::apply(const Graph& graph, const RewriteContext& context) const {
   // transformer_engine/pytorch/quantization.py, check_mxfp8_support
-  constexpr double kMicroscaling = 10.0;
+  constexpr double kFirst = 10.0;
+  constexpr double kBehind = 12.0;  // "not supported on 12.0+ architectures yet"
   const double capability = context.device != nullptr ? context.device->compute_capability : 0;
-  if (recipe_ == Fp8Recipe::kMxfp8 && capability > 0 && capability < kMicroscaling &&
-      context.trial != nullptr) {
-    context.trial->note(
-        fmt::format("TransformerEngine refuses the recipe mxfp8 below compute capability {:.1f}, "
-                    "and {} has {:.1f}: the figures are what its buffers would take",
-                    kMicroscaling, context.device->name, capability));
+  const bool refused = capability > 0 && (capability < kFirst || capability >= kBehind);
+  if (recipe_ == Fp8Recipe::kMxfp8 && refused && context.trial != nullptr) {
+    context.trial->note(fmt::format(
+        "TransformerEngine refuses the recipe mxfp8 but for compute capability {:.1f} up to "
+        "{:.1f}, and {} has {:.1f}: the figures are what its buffers would take",
+        kFirst, kBehind, context.device->name, capability));
   }
   if (std::string skipped = fp8_detail::words_of_skipped(graph);
       !skipped.empty() && context.trial != nullptr)

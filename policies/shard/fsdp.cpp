@@ -89,7 +89,7 @@ class Fsdp final : public TrainingRewrite {
       policy->limits_gathers_ = d.optional<bool>("limit_all_gathers", true);
     } else {
       d.mention("use_orig_params", "true or false", "of version: 1");
-      d.mention("limit_all_gathers", "true or false", "of version: 1, true");
+      d.mention("limit_all_gathers", "true or false", "true by default, of version: 1");
       for (const std::string_view key : {"use_orig_params", "limit_all_gathers"}) {
         if (!d.has(key)) continue;
         d.fail_at(key, key == "use_orig_params"

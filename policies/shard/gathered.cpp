@@ -28,7 +28,7 @@ class Backward {
 
   void add(Use use) { uses_.push_back(use); }
 
-  // Returns the units at or behind `next_` that are issued at a mark: `passed` have been used.
+  // Calls `issue` for the units from `next_` on that a mark issues; `passed` have been used.
   template <class Issue>
   void issue_ahead(std::size_t passed, const GatherAhead& ahead, std::int64_t live, Issue issue) {
     // A unit has a release for each of its parameters, and only the first fetches.
@@ -40,7 +40,8 @@ class Backward {
     if (ahead.most_live) most = std::min(most, ahead.most_live->count - live);
     for (std::int64_t issued = 0; issued < most && next_ < uses_.size(); ++next_) {
       issue(uses_[next_].at);
-      issued += uses_[next_].elements;
+      // FSDP counts units, those that forward kept as well; ZeRO passes over what is there.
+      issued += ahead.most_live ? uses_[next_].elements : ahead.bucket.count;
     }
   }
 

@@ -25,10 +25,10 @@ enum class BackwardPrefetch {
 // What backward gathers ahead of its use, of the units that forward frees.
 struct GatherAhead {
   BackwardPrefetch when = BackwardPrefetch::kPre;
-  // Under kPre the next units are gathered one by one, until those of this moment have as many
-  // elements: 1 is the next unit alone (DeepSpeed's prefetch_bucket_size).
+  // A mark issues the next units until its gathers reach this many elements (DeepSpeed's
+  // prefetch_bucket_size). Without `most_live` it issues one unit, as FSDP does.
   Elements bucket{1};
-  // None is gathered while as many elements are, or have been issued (max_live_parameters).
+  // Nothing is issued while as many elements are gathered or issued (max_live_parameters).
   std::optional<Elements> most_live = std::nullopt;
 };
 

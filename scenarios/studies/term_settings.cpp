@@ -53,12 +53,13 @@ class Terms {
 // Returns the roles of the largest tensors that the loss makes: logits, their copies and gradients.
 std::vector<Role> roles_of_loss(const PeakReport& peak) {
   static constexpr std::string_view kOfLoss[] = {"log_softmax", "nll_loss", "cross_entropy"};
+  constexpr Bytes kLeast(1 << 20);  // the sum of the losses is of it, too
   std::vector<Role> roles;
   for (const LargestTensor& tensor : peak.largest) {
     const bool of_loss = std::any_of(
         std::begin(kOfLoss), std::end(kOfLoss),
         [&](std::string_view operator_of) { return tensor.op.starts_with(operator_of); });
-    if (!of_loss) continue;
+    if (!of_loss || tensor.bytes < kLeast) continue;
     if (std::find(roles.begin(), roles.end(), tensor.role) == roles.end())
       roles.push_back(tensor.role);
   }

@@ -204,16 +204,14 @@ AllocationId Lowering::allocate_workspace(const Operator& op, Tier tier, Positio
 // Gathers and reductions of a shard group have streams of their own, but one communicator: NCCL
 // runs what is issued to it in that order, whichever stream it is issued on. The allocator knows
 // nothing of that.
-void Lowering::follow_communicator(const Operator& op) {
+void Lowering::follow_communicator(const Operator& op, std::uint32_t instruction) {
   const Stream stream = stream_of(op);
-  const bool gathers = stream == Stream::kShardGroup;
-  if (!gathers && stream != Stream::kShardReduction) return;
-  const std::uint32_t before =
-      tail_[index_of(gathers ? Stream::kShardReduction : Stream::kShardGroup)];
-  if (before == kNever) return;
+  if (stream != Stream::kShardGroup && stream != Stream::kShardReduction) return;
   // Smaller groups, as those that backward gathers in, have communicators of their own.
-  const Operator& other = graph_.operators[OperatorId(program_.subject[before])];
-  if (other.work.collective.ranks == op.work.collective.ranks) program_.edges.push_back(before);
+  const auto [last, fresh] = last_collective_.try_emplace(op.work.collective.ranks, instruction);
+  if (fresh) return;
+  const std::uint32_t before = std::exchange(last->second, instruction);
+  if (program_.stream[before] != index_of(stream)) program_.edges.push_back(before);
 }
 
 void Lowering::note_message(const Operator& op, std::uint32_t instruction) {
@@ -260,7 +258,7 @@ void Lowering::emit_operator(Position p) {
   const Opcode opcode = is_receive(op) ? Opcode::kReceive : Opcode::kLaunch;
   const std::uint32_t launch = emit_work(opcode, stream, occurrence.op.value, p);
   note_message(op, launch);
-  follow_communicator(op);
+  follow_communicator(op, launch);
   std::size_t next_scratch = 0;
   for (std::size_t i = 0; i < touches.size(); ++i) {
     const bool to_scratch = touches[i].access == Access::kCreate && is_scratch(occurrence, i);

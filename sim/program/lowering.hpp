@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -100,7 +101,7 @@ class Lowering {
   void emit_operator(Position p);
   void emit_creates(Position p, Tier tier);
   void note_message(const Operator& op, std::uint32_t instruction);
-  void follow_communicator(const Operator& op);
+  void follow_communicator(const Operator& op, std::uint32_t instruction);
   void note_writes(Position p, Tier tier);
   AllocationId allocate_workspace(const Operator& op, Tier tier, Position p);
   void join_host(Position p);
@@ -169,7 +170,9 @@ class Lowering {
   // known_[a][b] is the latest instruction of stream b that stream a has waited for.
   std::array<std::array<std::uint32_t, kStreams>, kStreams> known_{};
   std::array<std::uint32_t, kStreams> tail_{};  // latest instruction of each stream
-  std::vector<AllocationId> scratch_;           // freed when the operator has been issued
+  // Latest collective of each communicator of shard groups, by the ranks that take part; 0: all.
+  std::map<int, std::uint32_t> last_collective_;
+  std::vector<AllocationId> scratch_;  // freed when the operator has been issued
   // The host's latest operator of the current step whose results the model reads.
   std::uint32_t host_result_ = kNever;
 };

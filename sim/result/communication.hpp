@@ -34,8 +34,8 @@ struct Communication {
                                                           const Scratch& scratch,
                                                           const RunResult& run);
 
-// Communication of a stage in the last step; what follows on each other in one group is one.
-// Messages are those that the stage sends. Times count as those of its parts do.
+// A stretch of the last step in which a rank communicates in one group; adjacent ones are merged.
+// Messages are those that the rank sends.
 struct CommunicationStretch {
   MeshDimension group = MeshDimension::kPipeline;
   Duration begin{};

@@ -228,10 +228,9 @@ struct StageResult {
   // Share of the time in which the stage computes nothing, from the pipeline's first forward to its
   // last backward in the last step.
   double bubble = 0;
-  // In the order of their begin, by group those of communication; empty where the result was read
-  // from a file.
-  std::vector<StagePart> parts;
-  std::vector<CommunicationStretch> communication;
+  // Both are empty where the result was read from a file.
+  std::vector<StagePart> parts;                     // in order
+  std::vector<CommunicationStretch> communication;  // in order within each group
   PointResult point;
 };
 

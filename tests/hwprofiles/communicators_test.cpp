@@ -58,8 +58,11 @@ TEST_SUITE("unit") {
              Row{{{kTensor, 2}, {kPipeline, 16}}, "tensor 1480; pipeline 48; "},
              // Every rank of an expert group sends to seven others.
              Row{{{kData, 16}, {kExpert, 8}}, "data 1480; expert 168; "},
-             Row{{{kData, 8}, {kExpert, 8}}, "data 1480; "},
-             Row{{{kContext, 4}}, "data 1480; "},
+             // Groups of the same ranks have communicators of their own.
+             Row{{{kData, 8}, {kExpert, 8}}, "data 1480; expert 168; "},
+             Row{{{kContext, 4}}, "data 1480; context 48; "},
+             Row{{{kData, 16}, {kShard, 8}, {kExpert, 8}},
+                 "shard 1480; replicate 192; expert 168; "},
              Row{{{kData, 2}, {kContext, 4}}, "data 1480; context 48; "},
          }) {
       CAPTURE(row.expected);

@@ -114,11 +114,12 @@ TEST_SUITE("unit") {
           parse_document(text, "s.yaml"), environment(), 1, {.smallest_capacity = false});
       return std::any_of(points[0].warnings.begin(), points[0].warnings.end(),
                          [](const std::string& warning) {
-                           return warning.find("compute capability 10.0") != std::string::npos;
+                           return warning.find("refuses the recipe mxfp8") != std::string::npos;
                          });
     };
     CHECK(noted("h100-sxm-80gb", "mxfp8"));
     CHECK(noted("h200-sxm-141gb", "mxfp8"));
+    CHECK(noted("rtx-5090-32gb", "mxfp8"));
     CHECK_FALSE(noted("h100-sxm-80gb", "delayed"));
     CHECK_FALSE(noted("b200-sxm-192gb", "mxfp8"));
     CHECK_FALSE(noted("gb200", "mxfp8"));

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "graph/core/errors.hpp"
 #include "scenarios/read/scenario.hpp"
 #include "scenarios/studies/measures/measures.hpp"
 #include "scenarios/studies/simulate_points.hpp"
@@ -99,14 +100,52 @@ TEST_SUITE("unit") {
       CHECK(recipe.point.run.status == RunStatus::kCompleted);
     }
     CHECK(in_backward);
-    // Hooks use up each gradient before a second micro-batch could add to it.
-    const std::string text =
-        "{model: {preset: llama-3.2-1b, layers: 1}, hardware: h100-sxm-80gb, training: {sequence: "
-        "64, accumulate: 2}}";
-    const Value document = parse_document(text, "s.yaml");
-    const Scenario scenario = decode_scenario(document, environment());
-    const TrainedModel model = build_training(scenario);
-    CHECK_FALSE(Measures(document, scenario, model).optimizer_in_backward().has_value());
+  }
+
+  TEST_CASE("updating within backward is a measure where the policy is not refused") {
+    struct Row {
+      const char* gpus;
+      const char* training;
+      const char* policies;
+    };
+    int measures = 0;
+    for (const Row& row :
+         {Row{"1", "", ""}, Row{"1", ", accumulate: 2", ""}, Row{"1", ", zero_grad: zero", ""},
+          Row{"1", ", clip_grad_norm: 1.0", ""}, Row{"1", ", loss_scale: dynamic", ""},
+          Row{"2", "", ""}, Row{"2", "", "fsdp"}, Row{"2", "", "zero: {stage: 1}"},
+          Row{"2", "", "distributed_optimizer"}, Row{"1", "", "offload_optimizer"},
+          Row{"2", "", "pipeline: {size: 2}"}, Row{"1", "", "optimizer_in_backward"}}) {
+      const auto document_with = [&](const std::string& policies) {
+        return parse_document(
+            fmt::format("{{model: {{preset: llama-3.2-1b, layers: 2}}, hardware: {{gpu: "
+                        "h100-sxm-80gb, count: {}}}, training: {{sequence: 64, precision: "
+                        "fp16_mixed{}}}, policies: [{}]}}",
+                        row.gpus, row.training, policies),
+            "s.yaml");
+      };
+      const std::string policies = row.policies;
+      CAPTURE(row.training);
+      CAPTURE(policies);
+      const Value document = document_with(policies);
+      const Scenario scenario = decode_scenario(document, environment());
+      const TrainedModel model = build_training(scenario);
+      const bool is_measure =
+          Measures(document, scenario, model).optimizer_in_backward().has_value();
+      measures += is_measure ? 1 : 0;
+      const auto runs = [&] {
+        if (policies == "optimizer_in_backward") return false;  // it is there already
+        try {
+          const std::string with =
+              policies + (policies.empty() ? "" : ", ") + "optimizer_in_backward";
+          static_cast<void>(simulate_points(document_with(with), environment(), 1, {}));
+          return true;
+        } catch (const UserError&) {
+          return false;
+        }
+      };
+      CHECK(is_measure == runs());
+    }
+    CHECK(measures == 2);
   }
 
   TEST_CASE("a graph from a file keeps the micro-batch that it was exported with") {

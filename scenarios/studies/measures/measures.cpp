@@ -201,6 +201,9 @@ std::optional<Measure> Measures::adapters(bool quantised_base) const {
       "quantization_config=BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type=\"nf4\", "
       "bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch." +
       type + ")  # of from_pretrained()";
+  const std::string loads =
+      "model = from_pretrained(name, quantization_config= BitsAndBytesConfig( load_in_4bit=True, "
+      "bnb_4bit_quant_type=\"nf4\", bnb_4bit_use_double_quant=True))";
   const std::string wide = "torch_dtype=torch." + type + "  # of from_pretrained()";
   const std::string_view scales = has_bf16 ? "" : "\nfp16=True";  // adapters are fp32
   return Measure{
@@ -211,7 +214,8 @@ std::optional<Measure> Measures::adapters(bool quantised_base) const {
       .numbers = quantised_base ? "updates of rank 16 only, base rounded to 4 bits"
                                 : fmt::format("updates of rank 16 only, base in {}",
                                               has_bf16 ? "bf16" : "fp16"),
-      .pytorch = fmt::format("model = peft.get_peft_model(model, peft.{})", config),
+      .pytorch = fmt::format("{}model = peft.get_peft_model(model, peft.{})",
+                             quantised_base ? loads + "\n" : "", config),
       .hugging_face = fmt::format("{}{}\npeft_config={}  # TRL's SFTTrainer",
                                   quantised_base ? quantised : wide, scales, config),
       .axolotl = fmt::format("adapter: {}\nlora_r: 16\nlora_alpha: 32\nlora_target_linear: true{}",
@@ -231,7 +235,7 @@ std::optional<Measure> Measures::fused_loss() const {
       .text = "fused_loss(liger)",
       .policies = {std::move(item)},
       .pytorch =
-          "loss = LigerFusedLinearCrossEntropyLoss() (lm_head.weight, hidden, targets)  # "
+          "loss = LigerFusedLinearCrossEntropyLoss()( lm_head.weight, hidden, targets)  # "
           "liger_kernel.transformers",
       .hugging_face = patched ? "use_liger_kernel=True" : "",
       .axolotl = patched ? "plugins: [axolotl.integrations.liger.LigerPlugin]\n"

@@ -85,7 +85,15 @@ std::vector<Measure> Measures::optimizers() const {
 }
 
 std::optional<Measure> Measures::optimizer_in_backward() const {
-  if (!trains_graph() || has_policy("optimizer_in_backward") || model_.training.micro_batches > 1)
+  // What the policy refuses (policies/rewrite/optimizer_in_backward.cpp).
+  const bool unsharded = scenario_.mesh.replicas() > 1 && !has_policy("fsdp");
+  const bool others = has_policy("zero") || has_policy("distributed_optimizer") ||
+                      has_policy("data_parallel") || has_policy("offload_optimizer") ||
+                      scenario_.training.loss_scale || scenario_.training.clip_grad_norm ||
+                      !scenario_.turns.empty();
+  if (!trains_graph() || has_policy("optimizer_in_backward") || model_.training.micro_batches > 1 ||
+      model_.training.gradients_persist || unsharded || others ||
+      scenario_.mesh.size(MeshDimension::kPipeline) > 1)
     return std::nullopt;
   return Measure{.kind = MeasureKind::kOptimizerInBackward,
                  .text = "optimizer_in_backward",
