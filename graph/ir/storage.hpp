@@ -74,7 +74,8 @@ inline constexpr std::size_t kTiers = 3;
 }
 
 // The processor that runs a kernel.
-enum class Executor : std::uint8_t { kDevice, kHost };
+// kReduction: the device, on the stream of reductions of shard groups.
+enum class Executor : std::uint8_t { kDevice, kHost, kReduction };
 
 struct Storage {
   Bytes bytes;

@@ -31,7 +31,7 @@ std::vector<Site> sites_of(const PolicyContext& context, const ResidencyPlan& pl
 Duration compute_of_last_step(const PolicyContext& context) {
   Duration compute{};
   for (const Occurrence& o : context.order.at) {
-    const bool on_device = context.graph.operators[o.op].executor == Executor::kDevice;
+    const bool on_device = context.graph.operators[o.op].executor != Executor::kHost;
     if (on_device && o.step + 1 == context.order.steps) compute += context.durations[o.op];
   }
   return compute;

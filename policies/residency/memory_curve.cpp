@@ -34,7 +34,7 @@ void count_gap(const PolicyContext& context, const Gap& gap, const Decision& dec
                Differences& differences) {
   const Storage& storage = context.graph.storages[gap.storage];
   const Bytes bytes = storage.bytes;
-  const auto on_device = [&](Position p) { return context.op_at(p).executor == Executor::kDevice; };
+  const auto on_device = [&](Position p) { return context.op_at(p).executor != Executor::kHost; };
   // A storage whose home is off device is on the device while the device touches it.
   const bool visits = storage.home != Tier::kDevice;
   const bool comes = !visits || on_device(gap.from);

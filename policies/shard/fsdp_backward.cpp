@@ -116,6 +116,10 @@ void ShardedStep::add_reduction(Unit& unit, MicroBatch micro, std::vector<Operat
     into.push_back(add_copy(
         graph_, fresh ? "cast_gradient" : "accumulate_gradient", Phase::kBackward,
         {{output, Access::kRead}, {unit.gradient, fresh ? Access::kCreate : Access::kMutate}}));
+    // foreach_reduce casts and adds where it reduces; DeepSpeed's and replicas' wait for compute
+    // here.
+    if (options_.zero == nullptr && unit.ranks.replicas == 1)
+      graph_.operators[into.back()].executor = Executor::kReduction;
   }
 }
 

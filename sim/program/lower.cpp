@@ -207,6 +207,7 @@ AllocationId Lowering::allocate_workspace(const Operator& op, Tier tier, Positio
 void Lowering::follow_communicator(const Operator& op, std::uint32_t instruction) {
   const Stream stream = stream_of(op);
   if (stream != Stream::kShardGroup && stream != Stream::kShardReduction) return;
+  if (op.work.op_class != OperatorClass::kCollective) return;
   // Smaller groups, as those that backward gathers in, have communicators of their own.
   const auto [last, fresh] = last_collective_.try_emplace(op.work.collective.ranks, instruction);
   if (fresh) return;

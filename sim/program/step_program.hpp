@@ -77,6 +77,7 @@ struct Message {
 // Returns the queue that runs the operator.
 [[nodiscard]] constexpr Stream stream_of(const Operator& op) {
   if (op.executor == Executor::kHost) return Stream::kHostWorker;
+  if (op.executor == Executor::kReduction) return Stream::kShardReduction;
   if (op.work.op_class != OperatorClass::kCollective) return Stream::kCompute;
   return queue_of(op.work.collective.group, op.work.collective.kind);
 }

@@ -44,7 +44,9 @@ std::vector<Communication> communication_of(const TrainingGraph& graph, const St
     if (program.opcode[i] != Opcode::kLaunch) continue;
     if (!is_communication(static_cast<Stream>(program.stream[i]))) continue;
     if (!program.slot[program.position[i].index()].last_step || scratch.finished[i] < 0) continue;
-    const Collective& collective = graph.operators[OperatorId(program.subject[i])].work.collective;
+    const Work& work = graph.operators[OperatorId(program.subject[i])].work;
+    if (work.op_class != OperatorClass::kCollective) continue;  // casts of what is reduced
+    const Collective& collective = work.collective;
     const Communication kind{
         .group = collective.group, .kind = collective.kind, .ranks = collective.ranks};
     auto known = std::find_if(all.begin(), all.end(), [&](const Communication& other) {
@@ -81,8 +83,9 @@ std::vector<CommunicationStretch> communication_stretches(const TrainingGraph& g
     if (program.opcode[i] != Opcode::kLaunch || scratch.finished[i] < 0) continue;
     if (!is_communication(static_cast<Stream>(program.stream[i]))) continue;
     if (!program.slot[program.position[i].index()].last_step) continue;
-    const MeshDimension group =
-        graph.operators[OperatorId(program.subject[i])].work.collective.group;
+    const Work& work = graph.operators[OperatorId(program.subject[i])].work;
+    if (work.op_class != OperatorClass::kCollective) continue;  // casts of what is reduced
+    const MeshDimension group = work.collective.group;
     const Duration begin(scratch.started[i]);
     const Duration end(scratch.finished[i]);
     std::size_t& last = latest[static_cast<std::size_t>(group)];

@@ -109,6 +109,23 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("micro-batches add their reduced gradients beside the next unit's backward") {
+    // The addition is on the stream of reductions, so that compute does not wait for any of them
+    // but the last of a step.
+    const Widths w(9, 8192);
+    const auto step = [&](int accumulate, const char* reduce) {
+      return simulated(w, 8, fmt::format("fsdp: {{param_dtype: bf16, reduce_dtype: {}}}", reduce),
+                       fmt::format("{}, accumulate: {}", kFsdp, accumulate), 65536);
+    };
+    for (const char* reduce : {"fp32", "bf16"}) {
+      CAPTURE(reduce);
+      const PointResult one = step(1, reduce);
+      const PointResult three = step(3, reduce);
+      const Duration reduction = busy(one, CollectiveKind::kReduceScatter) / 8;
+      CHECK(three.run.exposed_communication < one.run.exposed_communication + 3 * 3 * reduction);
+    }
+  }
+
   TEST_CASE("gathers of smaller groups do not wait for reductions over all ranks") {
     const Widths w(9, 8192);
     const auto step = [&](const char* prefetch) {
