@@ -7,8 +7,8 @@
 //   sending     2 MiB, the smallest allocation of that kind
 //
 // (NVIDIA/nccl@5067397c src/include/device.h and src/init.cc; sizes as seen in NVIDIA/nccl#1685.)
-// What the first communicator takes is measured, kernels that are loaded with it included
-// (`framework.communication_buffers`); what each further one takes is counted by this rule.
+// The memory of the first communicator is measured, kernels that are loaded with it included
+// (`framework.communication_buffers`); that of each further one is counted by this rule.
 #pragma once
 
 #include <vector>

@@ -74,7 +74,7 @@ std::string_view fill_of(MeshDimension group) {
   return kFills[static_cast<std::size_t>(group)];
 }
 
-// What lies closer together than a box can be narrow is one box.
+// Stretches that are closer together than the narrowest box is wide become one box.
 void write_lane(std::ostream& out, const StageResult& stage, MeshDimension group, double y,
                 double scale) {
   double left = 0;

@@ -28,13 +28,16 @@ class Backward {
 
   void add(Use use) { uses_.push_back(use); }
 
-  // Calls `issue` for the units from `next_` on that a mark issues; `passed` have been used.
+  void pass_use() { ++passed_; }
+
+  // Calls `issue` for the uses whose gathers a mark issues. `live` are the elements of units that
+  // have been used and not freed.
   template <class Issue>
-  void issue_ahead(std::size_t passed, const GatherAhead& ahead, std::int64_t live, Issue issue) {
+  void issue_ahead(const GatherAhead& ahead, std::int64_t live, Issue issue) {
     // A unit has a release for each of its parameters, and only the first fetches.
-    if (ahead.when == BackwardPrefetch::kPost && next_ > passed) return;
-    next_ = std::max(next_, passed);
-    for (std::size_t i = passed; i < next_; ++i)
+    if (ahead.when == BackwardPrefetch::kPost && next_ > passed_) return;
+    next_ = std::max(next_, passed_);
+    for (std::size_t i = passed_; i < next_; ++i)
       live += uses_[i].elements;
     std::int64_t most = ahead.bucket.count;
     if (ahead.most_live) most = std::min(most, ahead.most_live->count - live);
@@ -47,7 +50,8 @@ class Backward {
 
  private:
   std::vector<Use> uses_;
-  std::size_t next_ = 0;  // the first that has not been issued
+  std::size_t passed_ = 0;  // uses that lie behind
+  std::size_t next_ = 0;    // the first that has not been issued
 };
 
 // The elements of gathered parameters of units that forward frees.
@@ -101,38 +105,37 @@ class FreedUnits {
   std::int64_t live_ = 0;
 };
 
-using BackwardOf = std::map<std::pair<int, int>, Backward>;  // by step and micro-batch
-
 // By position: the place where a gather for the use at this position is issued.
 IdVector<Position, Position> gather_places(const PolicyContext& context, const GatherAhead& ahead) {
   FreedUnits units(context);
   IdVector<Position, Position> places(context.order.at.size());
-  const auto backward_of = [&](Position p) {
+  const auto step_and_micro_batch = [&](Position p) {
     return std::pair<int, int>{context.order.at[p].step, context.order.at[p].micro_batch};
   };
   const auto uses_at = [&](Position p) {
     const Operator& op = context.op_at(p);
     return op.phase == Phase::kBackward && op.part == OperatorPart::kUseGathered;
   };
-  BackwardOf backwards;
+  std::map<std::pair<int, int>, Backward> backwards;
   for (const Position p : ids_of(context.order.at)) {
     if (!uses_at(p)) continue;
     places[p] = p;
-    backwards[backward_of(p)].add({.at = p, .elements = units.elements_at(p)});
+    backwards[step_and_micro_batch(p)].add({.at = p, .elements = units.elements_at(p)});
   }
   if (ahead.when == BackwardPrefetch::kNone) return places;
-  std::map<std::pair<int, int>, std::size_t> passed;
   for (const Position p : ids_of(context.order.at)) {
-    units.pass(p);
+    if (ahead.most_live) units.pass(p);
     const Operator& op = context.op_at(p);
     if (op.phase != Phase::kBackward) continue;
-    if (uses_at(p)) ++passed[backward_of(p)];
+    const bool uses = uses_at(p);
     const bool marks =
-        ahead.when == BackwardPrefetch::kPre ? uses_at(p) : op.part == OperatorPart::kRelease;
+        ahead.when == BackwardPrefetch::kPre ? uses : op.part == OperatorPart::kRelease;
+    if (!uses && !marks) continue;
+    Backward& backward = backwards[step_and_micro_batch(p)];
+    if (uses) backward.pass_use();
     if (!marks) continue;
-    backwards[backward_of(p)].issue_ahead(
-        passed[backward_of(p)], ahead, units.live(),
-        [&](Position use) { places[use] = Position(p.value + 1); });
+    backward.issue_ahead(ahead, units.live(),
+                         [&](Position use) { places[use] = Position(p.value + 1); });
   }
   return places;
 }

@@ -22,7 +22,7 @@ enum class BackwardPrefetch {
   kPost,  // when that unit's backward is over
 };
 
-// What backward gathers ahead of its use, of the units that forward frees.
+// The rule by which backward gathers units ahead of their use, where forward has freed them.
 struct GatherAhead {
   BackwardPrefetch when = BackwardPrefetch::kPre;
   // A mark issues the next units until its gathers reach this many elements (DeepSpeed's

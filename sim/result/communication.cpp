@@ -34,6 +34,17 @@ void share_exposed(std::vector<Communication>& all, const RunResult& run) {
   }
 }
 
+// Returns the collective that an instruction has run in the last step; null for other instructions.
+const Collective* collective_of(const TrainingGraph& graph, const StepProgram& program,
+                                const Scratch& scratch, std::size_t i) {
+  if (program.opcode[i] != Opcode::kLaunch || scratch.finished[i] < 0) return nullptr;
+  if (!is_communication(static_cast<Stream>(program.stream[i]))) return nullptr;
+  if (!program.slot[program.position[i].index()].last_step) return nullptr;
+  const Work& work = graph.operators[OperatorId(program.subject[i])].work;
+  // FSDP casts and adds on its stream of reductions.
+  return work.op_class == OperatorClass::kCollective ? &work.collective : nullptr;
+}
+
 }  // namespace
 }  // namespace communication_detail
 
@@ -41,20 +52,16 @@ std::vector<Communication> communication_of(const TrainingGraph& graph, const St
                                             const Scratch& scratch, const RunResult& run) {
   std::vector<Communication> all;
   for (std::size_t i = 0; i < program.size(); ++i) {
-    if (program.opcode[i] != Opcode::kLaunch) continue;
-    if (!is_communication(static_cast<Stream>(program.stream[i]))) continue;
-    if (!program.slot[program.position[i].index()].last_step || scratch.finished[i] < 0) continue;
-    const Work& work = graph.operators[OperatorId(program.subject[i])].work;
-    if (work.op_class != OperatorClass::kCollective) continue;  // casts of what is reduced
-    const Collective& collective = work.collective;
+    const Collective* collective = communication_detail::collective_of(graph, program, scratch, i);
+    if (collective == nullptr) continue;
     const Communication kind{
-        .group = collective.group, .kind = collective.kind, .ranks = collective.ranks};
+        .group = collective->group, .kind = collective->kind, .ranks = collective->ranks};
     auto known = std::find_if(all.begin(), all.end(), [&](const Communication& other) {
       return communication_detail::key(other) == communication_detail::key(kind);
     });
     if (known == all.end()) known = all.insert(all.end(), kind);
     ++known->count;
-    known->bytes += collective.bytes;
+    known->bytes += collective->bytes;
     known->busy += Duration(scratch.finished[i] - scratch.started[i]);
   }
   std::sort(all.begin(), all.end(), [](const Communication& a, const Communication& b) {
@@ -80,12 +87,9 @@ std::vector<CommunicationStretch> communication_stretches(const TrainingGraph& g
   std::array<std::size_t, kMeshDimensions> latest;
   latest.fill(std::numeric_limits<std::size_t>::max());
   for (std::size_t i = 0; i < program.size(); ++i) {
-    if (program.opcode[i] != Opcode::kLaunch || scratch.finished[i] < 0) continue;
-    if (!is_communication(static_cast<Stream>(program.stream[i]))) continue;
-    if (!program.slot[program.position[i].index()].last_step) continue;
-    const Work& work = graph.operators[OperatorId(program.subject[i])].work;
-    if (work.op_class != OperatorClass::kCollective) continue;  // casts of what is reduced
-    const MeshDimension group = work.collective.group;
+    const Collective* collective = communication_detail::collective_of(graph, program, scratch, i);
+    if (collective == nullptr) continue;
+    const MeshDimension group = collective->group;
     const Duration begin(scratch.started[i]);
     const Duration end(scratch.finished[i]);
     std::size_t& last = latest[static_cast<std::size_t>(group)];

@@ -148,7 +148,7 @@ struct PointResult {
   Flops step_flops;
   Bytes capacity;  // capacity of the device
   Bytes context;   // process overhead on it: CUDA's context, with several ranks NCCL's buffers too
-  // What of it NCCL takes for each of its communicators.
+  // The part of it that NCCL takes, by communicator.
   std::vector<Communicator> communicators;
   int ranks = 1;  // data-parallel ranks, one device each
   Mesh mesh;      // mesh of the data-parallel ranks

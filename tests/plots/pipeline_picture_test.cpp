@@ -61,8 +61,8 @@ TEST_SUITE("unit") {
     const auto used = [](MeshDimension group, int begin, int end) {
       return CommunicationStretch{group, Duration(begin), Duration(end)};
     };
-    // What begins before the first forward is cut there; what is nearer than a third of a pixel is
-    // one box; the reduction behind the last backward lengthens the picture to 8,000 ns.
+    // Stretches from before the first forward are cut there; those nearer than a third of a pixel
+    // are one box; the reduction behind the last backward lengthens the picture to 8,000 ns.
     stages[0].communication = {
         used(MeshDimension::kTensor, -500, -100), used(MeshDimension::kTensor, -100, 800),
         used(MeshDimension::kTensor, 801, 1600), used(MeshDimension::kPipeline, 1000, 2000),

@@ -1,4 +1,4 @@
-// What FSDP and ZeRO gather ahead of its use: in bytes, and in the time that a step waits for it.
+// FSDP and ZeRO gather units ahead of their use: the bytes of that, and the time that a step waits.
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -157,7 +157,7 @@ TEST_SUITE("unit") {
       return static_cast<double>(peak.bytes.count) / (2.0 * kUnit);
     };
     const double one = units(1, 100 * kUnit);
-    // Where the peak is, activations and gradients of two samples differ.
+    // The peak moves with what is ahead, and with it activations and gradients of two samples.
     const auto about = [](double value) { return doctest::Approx(value).epsilon(0.001); };
     CHECK(units(kUnit, 100 * kUnit) == about(one));
     // Two units with each use of one: the gathers run further ahead with every unit.

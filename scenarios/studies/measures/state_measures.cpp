@@ -85,7 +85,7 @@ std::vector<Measure> Measures::optimizers() const {
 }
 
 std::optional<Measure> Measures::optimizer_in_backward() const {
-  // What the policy refuses (policies/rewrite/optimizer_in_backward.cpp).
+  // The policy refuses these (policies/rewrite/optimizer_in_backward.cpp).
   const bool unsharded = scenario_.mesh.replicas() > 1 && !has_policy("fsdp");
   const bool others = has_policy("zero") || has_policy("distributed_optimizer") ||
                       has_policy("data_parallel") || has_policy("offload_optimizer") ||
