@@ -1,210 +1,19 @@
 #include "scenarios/studies/suggestions.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
-#include <iterator>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
-#include "scenarios/read/global_batch.hpp"
-#include "scenarios/read/short_form.hpp"
 #include "scenarios/studies/measures/measures.hpp"
+#include "scenarios/studies/trials.hpp"
 
 namespace tidemark {
 namespace suggestions_detail {
 namespace {
-
-// A candidate is a list of measures that are taken together.
-using Candidate = std::vector<Measure>;
-
-struct Tried {
-  std::vector<MeasureKind> kinds;
-  Suggestion suggestion;
-};
-
-// The scenario on which candidates are tried, and its result.
-struct Original {
-  const Value& document;
-  const Scenario& scenario;
-  const TrainedModel& model;
-  const Environment& environment;
-};
-
-PointResult simulate_changed(const Scenario& changed, const Original& original,
-                             const Compiled* compiled) {
-  const SimulateOptions options{.smallest_capacity = changed.allocator->traits().grows_by_doubling,
-                                .convergence_limit = kConvergenceLimit,
-                                .largest_tensors = 0};
-  if (compiled != nullptr) return simulate(changed, original.model, *compiled, options);
-  const bool same_model = changed.training_key == original.scenario.training_key;
-  return same_model ? simulate(changed, original.model, options)
-                    : simulate(changed, build_training(changed), options);
-}
-
-// Returns a setting per measure, and DeepSpeed's configuration for those that need it; empty where
-// one of the measures cannot be had.
-std::vector<std::string> for_hugging_face(const Candidate& candidate) {
-  std::vector<std::string> lines;
-  for (const Measure& measure : candidate) {
-    if (measure.hugging_face.empty() && measure.deepspeed.empty()) return {};
-    if (!measure.hugging_face.empty()) lines.push_back(measure.hugging_face);
-  }
-  std::string deepspeed = deepspeed_argument(candidate);
-  if (!deepspeed.empty()) lines.push_back(std::move(deepspeed));
-  return lines;
-}
-
-std::vector<std::string> for_pytorch(const Candidate& candidate) {
-  std::vector<std::string> lines;
-  for (const Measure& measure : candidate) {
-    if (measure.pytorch.empty()) return {};
-    lines.push_back(measure.pytorch);
-  }
-  return lines;
-}
-
-// Describes what the measures of a candidate come to.
-Suggestion described(const Candidate& candidate, std::vector<Override> overrides) {
-  Suggestion result{.overrides = std::move(overrides)};
-  std::vector<std::string> texts;
-  for (const Measure& measure : candidate) {
-    texts.push_back(measure.text);
-    result.changes_numbers = result.changes_numbers || measure.changes_numbers();
-  }
-  result.change = fmt::format("{}", fmt::join(texts, " + "));
-  result.pytorch = for_pytorch(candidate);
-  result.hugging_face = for_hugging_face(candidate);
-  return result;
-}
-
-// Tries measures and keeps what came of each.
-class Trials {
- public:
-  Trials(const Measures& measures, const Original& original)
-      : measures_(measures), original_(original) {}
-
-  // Simulates the scenario with a candidate, unless it is not legal here. Returns whether it fits.
-  // `compiled`, if given, is the program of both.
-  bool run(const Candidate& candidate, const Compiled* compiled = nullptr);
-  // Returns whether the scenario with a candidate fits as far as two of its micro-batches show: the
-  // third takes no other memory than the second. Nothing is kept of it.
-  [[nodiscard]] bool seems_to_fit(const Candidate& candidate) const;
-  // Returns whether something fits that takes some of these measures, or all of them.
-  [[nodiscard]] bool less_fits(const Candidate& candidate) const;
-  // Returns whether something fits that leaves the numbers as they are.
-  [[nodiscard]] bool unchanged_fits() const;
-  // Returns whether a single measure of this kind fits.
-  [[nodiscard]] bool fits_alone(MeasureKind kind) const;
-
-  // Drops what was tried from the `first` on, but for the one at `kept` and, where `failures` is
-  // set, what does not fit.
-  void drop_from(std::size_t first, std::size_t kept, bool failures);
-  [[nodiscard]] std::size_t size() const { return tried_.size(); }
-  // Returns everything that was tried: what fits, fastest first, then the rest.
-  [[nodiscard]] std::vector<Suggestion> ranked() &&;
-
- private:
-  const Measures& measures_;
-  const Original& original_;
-  std::vector<Tried> tried_;
-};
-
-bool Trials::run(const Candidate& candidate, const Compiled* compiled) {
-  try {
-    Suggestion result = described(candidate, measures_.overrides(candidate));
-    Value document = original_.document;
-    for (const Override& change : result.overrides)
-      apply_override(document, change);
-    const Scenario changed = trial_scenario(document, original_.environment);
-    const PointResult point = simulate_changed(changed, original_, compiled);
-    result.fits = point.status == PointStatus::kFits;
-    result.status = point.run.status;
-    result.device_used = point.device_used();
-    // Without a limit the allocator would have taken regions that double.
-    if (!result.fits && point.smallest_capacity.count > 0)
-      result.device_used = point.smallest_capacity;
-    result.peak_live = point.run.live.bytes;
-    result.peak_reserved = point.run.reserved.bytes;
-    result.step = point.run.step;
-    result.samples_per_second = point.samples_per_second;
-    result.tokens_per_second = point.tokens_per_second;
-    Tried& tried = tried_.emplace_back(Tried{{}, std::move(result)});
-    for (const Measure& measure : candidate)
-      tried.kinds.push_back(measure.kind);
-    return tried.suggestion.fits;
-  } catch (const UserError&) {
-    return false;
-  } catch (const InternalError&) {
-    // The user asked about the scenario, not about this change of it: its answer stands.
-    return false;
-  }
-}
-
-bool Trials::seems_to_fit(const Candidate& candidate) const {
-  constexpr std::int64_t kShown = 2;
-  try {
-    Value document = point_document(original_.document, measures_.overrides(candidate));
-    Scenario changed = trial_scenario(document, original_.environment);
-    if (changed.training.accumulate > kShown) {
-      document = without_global_batch(std::move(document));
-      apply_override(document,
-                     {"training.accumulate", text_value(fmt::to_string(kShown), Location{})});
-      changed = trial_scenario(document, original_.environment);
-    }
-    return simulate_changed(changed, original_, nullptr).status == PointStatus::kFits;
-  } catch (const UserError&) {
-    return false;
-  } catch (const InternalError&) {
-    return false;
-  }
-}
-
-bool Trials::less_fits(const Candidate& candidate) const {
-  const auto has = [&](MeasureKind kind) {
-    return std::any_of(candidate.begin(), candidate.end(),
-                       [&](const Measure& measure) { return measure.kind == kind; });
-  };
-  return std::any_of(tried_.begin(), tried_.end(), [&](const Tried& tried) {
-    return tried.suggestion.fits && std::all_of(tried.kinds.begin(), tried.kinds.end(), has);
-  });
-}
-
-bool Trials::unchanged_fits() const {
-  return std::any_of(tried_.begin(), tried_.end(), [](const Tried& tried) {
-    return tried.suggestion.fits && !tried.suggestion.changes_numbers;
-  });
-}
-
-bool Trials::fits_alone(MeasureKind kind) const {
-  return std::any_of(tried_.begin(), tried_.end(), [&](const Tried& tried) {
-    return tried.suggestion.fits && tried.kinds == std::vector{kind};
-  });
-}
-
-void Trials::drop_from(std::size_t first, std::size_t kept, bool failures) {
-  std::vector<Tried> remaining;
-  for (std::size_t i = 0; i < tried_.size(); ++i) {
-    if (i < first || i == kept || (failures && !tried_[i].suggestion.fits))
-      remaining.push_back(std::move(tried_[i]));
-  }
-  tried_ = std::move(remaining);
-}
-
-std::vector<Suggestion> Trials::ranked() && {
-  std::vector<Suggestion> suggestions;
-  for (Tried& tried : tried_)
-    suggestions.push_back(std::move(tried.suggestion));
-  const auto failing = std::stable_partition(suggestions.begin(), suggestions.end(),
-                                             [](const Suggestion& s) { return s.fits; });
-  std::stable_sort(suggestions.begin(), failing, [](const Suggestion& a, const Suggestion& b) {
-    return a.samples_per_second > b.samples_per_second;
-  });
-  return suggestions;
-}
 
 // Tries the measures one by one up to the first that fits. Returns whether one does. `compiled`, if
 // given, is the program that all of them leave as it is.
@@ -221,7 +30,7 @@ constexpr std::int64_t kMostOperators = 250'000;
 // next larger one. Steps of very many micro-batches are not tried: the answer would take longer
 // than the question is worth.
 void search_micro_batch(Trials& trials, const Measures& measures, const Candidate& others,
-                        const Original& original) {
+                        const OriginalPoint& original) {
   std::vector<std::int64_t> sizes = measures.smaller_micro_batches();
   const std::int64_t samples =
       original.scenario.training.model.micro_batch * original.scenario.training.accumulate;
@@ -338,7 +147,7 @@ void try_other_numbers(Trials& trials, const Measures& measures) {
   }
 }
 
-void try_all(Trials& trials, const Measures& measures, const Original& original,
+void try_all(Trials& trials, const Measures& measures, const OriginalPoint& original,
              const PointResult& point) {
   const Scenario& scenario = original.scenario;
   const Bytes live = point.run.most_live;
@@ -380,8 +189,8 @@ std::vector<Suggestion> suggest_changes(const Value& document, const Scenario& s
                                         const PointResult& point) {
   if (point.run.status != RunStatus::kOutOfMemory || point.context > point.capacity) return {};
   const Measures measures(document, scenario, model);
-  const suggestions_detail::Original original{document, scenario, model, environment};
-  suggestions_detail::Trials trials(measures, original);
+  const OriginalPoint original{document, scenario, model, environment};
+  Trials trials(measures, original);
   suggestions_detail::try_all(trials, measures, original, point);
   return std::move(trials).ranked();
 }

@@ -1,0 +1,162 @@
+#include "scenarios/studies/trials.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "scenarios/read/global_batch.hpp"
+#include "scenarios/read/short_form.hpp"
+
+namespace tidemark {
+namespace trials_detail {
+namespace {
+
+PointResult simulate_changed(const Scenario& changed, const OriginalPoint& original,
+                             const Compiled* compiled) {
+  const SimulateOptions options{.smallest_capacity = changed.allocator->traits().grows_by_doubling,
+                                .convergence_limit = kConvergenceLimit,
+                                .largest_tensors = 0};
+  if (compiled != nullptr) return simulate(changed, original.model, *compiled, options);
+  const bool same_model = changed.training_key == original.scenario.training_key;
+  return same_model ? simulate(changed, original.model, options)
+                    : simulate(changed, build_training(changed), options);
+}
+
+// Returns a setting per measure, and DeepSpeed's configuration for those that need it; empty where
+// one of the measures cannot be had.
+std::vector<std::string> for_hugging_face(const Candidate& candidate) {
+  std::vector<std::string> lines;
+  for (const Measure& measure : candidate) {
+    if (measure.hugging_face.empty() && measure.deepspeed.empty()) return {};
+    if (!measure.hugging_face.empty()) lines.push_back(measure.hugging_face);
+  }
+  std::string deepspeed = deepspeed_argument(candidate);
+  if (!deepspeed.empty()) lines.push_back(std::move(deepspeed));
+  return lines;
+}
+
+std::vector<std::string> for_pytorch(const Candidate& candidate) {
+  std::vector<std::string> lines;
+  for (const Measure& measure : candidate) {
+    if (measure.pytorch.empty()) return {};
+    lines.push_back(measure.pytorch);
+  }
+  return lines;
+}
+
+// Describes what the measures of a candidate come to.
+Suggestion described(const Candidate& candidate, std::vector<Override> overrides) {
+  Suggestion result{.overrides = std::move(overrides)};
+  std::vector<std::string> texts;
+  for (const Measure& measure : candidate) {
+    texts.push_back(measure.text);
+    result.changes_numbers = result.changes_numbers || measure.changes_numbers();
+  }
+  result.change = fmt::format("{}", fmt::join(texts, " + "));
+  result.pytorch = for_pytorch(candidate);
+  result.hugging_face = for_hugging_face(candidate);
+  return result;
+}
+
+}  // namespace
+}  // namespace trials_detail
+
+bool Trials::run(const Candidate& candidate, const Compiled* compiled) {
+  try {
+    Suggestion result = trials_detail::described(candidate, measures_.overrides(candidate));
+    Value document = original_.document;
+    for (const Override& change : result.overrides)
+      apply_override(document, change);
+    const Scenario changed = trial_scenario(document, original_.environment);
+    const PointResult point = trials_detail::simulate_changed(changed, original_, compiled);
+    result.fits = point.status == PointStatus::kFits;
+    result.status = point.run.status;
+    result.device_used = point.device_used();
+    // Without a limit the allocator would have taken regions that double.
+    if (!result.fits && point.smallest_capacity.count > 0)
+      result.device_used = point.smallest_capacity;
+    result.peak_live = point.run.live.bytes;
+    result.peak_reserved = point.run.reserved.bytes;
+    result.step = point.run.step;
+    result.samples_per_second = point.samples_per_second;
+    result.tokens_per_second = point.tokens_per_second;
+    Tried& tried = tried_.emplace_back(Tried{{}, std::move(result)});
+    for (const Measure& measure : candidate)
+      tried.kinds.push_back(measure.kind);
+    return tried.suggestion.fits;
+  } catch (const UserError&) {
+    return false;
+  } catch (const InternalError&) {
+    // The user asked about the scenario, not about this change of it: its answer stands.
+    return false;
+  }
+}
+
+bool Trials::seems_to_fit(const Candidate& candidate) const {
+  constexpr std::int64_t kShown = 2;
+  try {
+    Value document = point_document(original_.document, measures_.overrides(candidate));
+    Scenario changed = trial_scenario(document, original_.environment);
+    if (changed.training.accumulate > kShown) {
+      document = without_global_batch(std::move(document));
+      apply_override(document,
+                     {"training.accumulate", text_value(fmt::to_string(kShown), Location{})});
+      changed = trial_scenario(document, original_.environment);
+    }
+    return trials_detail::simulate_changed(changed, original_, nullptr).status ==
+           PointStatus::kFits;
+  } catch (const UserError&) {
+    return false;
+  } catch (const InternalError&) {
+    return false;
+  }
+}
+
+bool Trials::less_fits(const Candidate& candidate) const {
+  const auto has = [&](MeasureKind kind) {
+    return std::any_of(candidate.begin(), candidate.end(),
+                       [&](const Measure& measure) { return measure.kind == kind; });
+  };
+  return std::any_of(tried_.begin(), tried_.end(), [&](const Tried& tried) {
+    return tried.suggestion.fits && std::all_of(tried.kinds.begin(), tried.kinds.end(), has);
+  });
+}
+
+bool Trials::unchanged_fits() const {
+  return std::any_of(tried_.begin(), tried_.end(), [](const Tried& tried) {
+    return tried.suggestion.fits && !tried.suggestion.changes_numbers;
+  });
+}
+
+bool Trials::fits_alone(MeasureKind kind) const {
+  return std::any_of(tried_.begin(), tried_.end(), [&](const Tried& tried) {
+    return tried.suggestion.fits && tried.kinds == std::vector{kind};
+  });
+}
+
+void Trials::drop_from(std::size_t first, std::size_t kept, bool failures) {
+  std::vector<Tried> remaining;
+  for (std::size_t i = 0; i < tried_.size(); ++i) {
+    if (i < first || i == kept || (failures && !tried_[i].suggestion.fits))
+      remaining.push_back(std::move(tried_[i]));
+  }
+  tried_ = std::move(remaining);
+}
+
+std::vector<Suggestion> Trials::ranked() && {
+  std::vector<Suggestion> suggestions;
+  for (Tried& tried : tried_)
+    suggestions.push_back(std::move(tried.suggestion));
+  const auto failing = std::stable_partition(suggestions.begin(), suggestions.end(),
+                                             [](const Suggestion& s) { return s.fits; });
+  std::stable_sort(suggestions.begin(), failing, [](const Suggestion& a, const Suggestion& b) {
+    return a.samples_per_second > b.samples_per_second;
+  });
+  return suggestions;
+}
+
+}  // namespace tidemark
