@@ -1,6 +1,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <tuple>
 
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
@@ -11,6 +12,7 @@
 #include "scenarios/read/environment.hpp"
 #include "scenarios/read/scenario.hpp"
 #include "scenarios/studies/search/search.hpp"
+#include "scenarios/studies/simulate_point.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 #include "sim/step/simulate.hpp"
 
@@ -96,6 +98,33 @@ sweep:
     policies: [[], [checkpoint_every: {period: 1}], [offload_optimizer]]
 )";
 
+constexpr std::string_view kManyStages = R"(
+version: 1
+name: llama-3.1-405b
+model: llama-3.1-405b
+hardware: {gpu: h100-sxm-80gb, count: 512}
+training: {micro_batch: 1, sequence: 8192, accumulate: 32, precision: bf16_mixed, steps: 2}
+policies: [tensor_parallel: {size: 8}, pipeline: {size: 16, split: balanced}]
+)";
+
+constexpr std::string_view kManyRanks = R"(
+version: 1
+name: llama-3-8b
+model: llama-3-8b
+hardware: {gpu: h100-sxm-80gb, count: 1024}
+training: {micro_batch: 1, sequence: 8192, precision: bf16_mixed, steps: 2}
+policies: [fsdp: {version: 2}]
+)";
+
+// Simulates a scenario as `tidemark run` does, with advice where it does not fit.
+void with_advice(const Environment& environment, std::string_view text) {
+  const Value document = parse_document(text, "bench.yaml");
+  const Scenario scenario = decode_scenario(document, environment);
+  static_cast<void>(simulate_alone(
+      document, scenario, environment,
+      {.options = {.convergence_limit = kConvergenceLimit, .suggestions = true}}, {}));
+}
+
 struct SearchFigures {
   double share = 0;    // of all points, those that are simulated
   double seconds = 0;  // on one thread
@@ -165,6 +194,14 @@ std::vector<Figure> pipeline_figures() {
                      .value = median_seconds(15, [&] { last = whole(environment, torch); }) * 1e3,
                      .unit = "ms",
                      .required = "at most 3 times that of the ideal allocator"});
+  for (const auto& [name, text, required] :
+       {std::tuple("llama_3_1_405b_16_stages", kManyStages, "< 2"),
+        std::tuple("llama_3_8b_fsdp2_1024_ranks", kManyRanks, "< 0.1")}) {
+    figures.push_back({.name = std::string("parallel.") + name,
+                       .value = median_seconds(5, [&] { with_advice(environment, text); }),
+                       .unit = "s",
+                       .required = required});
+  }
   const SearchFigures few = search_figures(environment, false);
   const SearchFigures all = search_figures(environment, true);
   figures.push_back({.name = "search.gpt2_xl_points_per_simulation",

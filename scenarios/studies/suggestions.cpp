@@ -22,10 +22,6 @@ bool try_in_turn(Trials& trials, std::vector<Measure> measures, const Compiled* 
                      [&](Measure& measure) { return trials.run({std::move(measure)}, compiled); });
 }
 
-// Operators that a suggested step runs at most, over its micro-batches: simulating a million of
-// them takes about four seconds with the steps that show whether it converges.
-constexpr std::int64_t kMostOperators = 250'000;
-
 // Bisects for the largest smaller micro-batch that fits together with `others`; keeps it and the
 // next larger one. Steps of very many micro-batches are not tried: the answer would take longer
 // than the question is worth.
@@ -34,7 +30,7 @@ void search_micro_batch(Trials& trials, const Measures& measures, const Candidat
   std::vector<std::int64_t> sizes = measures.smaller_micro_batches();
   const std::int64_t samples =
       original.scenario.training.model.micro_batch * original.scenario.training.accumulate;
-  const auto operators = static_cast<std::int64_t>(original.model.training.operators.size());
+  const std::int64_t operators = operators_of(original.model);
   std::erase_if(sizes, [&](std::int64_t size) {
     return samples / size > std::max<std::int64_t>(kMostOperators / operators, 1);
   });
@@ -125,6 +121,7 @@ void try_policies(Trials& trials, const Measures& measures, bool activations_suf
                                  {&recompute, &states, &parameters},
                                  {&recompute, &activations, &states, &parameters}});
   for (const Choice& choice : choices) {
+    if (trials.will_do()) return;
     Candidate candidate;
     for (const std::optional<Measure>* measure : choice) {
       if (*measure) candidate.push_back(**measure);
@@ -147,6 +144,21 @@ void try_other_numbers(Trials& trials, const Measures& measures) {
   }
 }
 
+// Returns the measures that affect no result: other optimizer kernels leave what forward and
+// backward take.
+std::vector<Measure> details_for(const Measures& measures, const PointResult& point) {
+  std::vector<Measure> details = measures.details();
+  const auto needs_more = [&](Phase phase) {
+    return point.run.phase_live[static_cast<std::size_t>(phase)].bytes > point.usable();
+  };
+  if (needs_more(Phase::kForward) || needs_more(Phase::kBackward)) {
+    std::erase_if(details, [](const Measure& measure) {
+      return measure.kind == MeasureKind::kOptimizerKernels;
+    });
+  }
+  return details;
+}
+
 void try_all(Trials& trials, const Measures& measures, const OriginalPoint& original,
              const PointResult& point) {
   const Scenario& scenario = original.scenario;
@@ -162,8 +174,9 @@ void try_all(Trials& trials, const Measures& measures, const OriginalPoint& orig
     if (try_in_turn(trials, std::move(of_allocator), &compiled)) return;
   }
   const bool activations_suffice = model_fits(scenario, point);
-  if (activations_suffice && try_in_turn(trials, measures.details(), nullptr)) return;
+  if (activations_suffice && try_in_turn(trials, details_for(measures, point), nullptr)) return;
   try_policies(trials, measures, activations_suffice);
+  if (trials.will_do()) return;
   search_least_policies(trials, measures, original.model.training.blocks);
   // A smaller micro-batch may be faster than anything that is done about a larger one.
   const bool found = trials.unchanged_fits();
@@ -189,7 +202,7 @@ std::vector<Suggestion> suggest_changes(const Value& document, const Scenario& s
                                         const PointResult& point) {
   if (point.run.status != RunStatus::kOutOfMemory || point.context > point.capacity) return {};
   const Measures measures(document, scenario, model);
-  const OriginalPoint original{document, scenario, model, environment};
+  const OriginalPoint original{document, scenario, model, environment, point};
   Trials trials(measures, original);
   suggestions_detail::try_all(trials, measures, original, point);
   return std::move(trials).ranked();

@@ -19,11 +19,12 @@ namespace tidemark {
 //      types, alone and with recomputation
 //   5  the largest smaller micro_batch that can be accumulated to the same samples per step, found
 //      by bisection; where nothing fits yet, with recomputation and with offloaded states, too
-// Stops after one of the groups 0 to 2 in which something fits, at the first that does. Changes
-// that are in force already, that make no sense for the model, or that leave alone what does not
-// fit by itself are left out. `document` is `scenario`, `point` its result. What fits comes first,
-// the most samples per second before the others. Empty where the host has run out and where the
-// context alone does not fit.
+// Stops after one of the groups 0 to 2 in which something fits, at the first that does, and within
+// group 3 where the step has so many operators that a simulation takes long. Changes that are in
+// force already, that make no sense for the model, or that leave alone what does not fit by itself
+// are left out. `document` is `scenario`, `point` its result. What fits comes first, the most
+// samples per second before the others. Empty where the host has run out and where the context
+// alone does not fit.
 [[nodiscard]] std::vector<Suggestion> suggest_changes(const Value& document,
                                                       const Scenario& scenario,
                                                       const TrainedModel& model,

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -10,21 +11,58 @@
 
 #include "scenarios/read/global_batch.hpp"
 #include "scenarios/read/short_form.hpp"
+#include "sim/step/simulate_stages.hpp"
+#include "sim/step/step_device.hpp"
 
 namespace tidemark {
 namespace trials_detail {
 namespace {
 
-PointResult simulate_changed(const Scenario& changed, const OriginalPoint& original,
-                             const Compiled* compiled) {
-  const SimulateOptions options{.smallest_capacity = changed.allocator->traits().grows_by_doubling,
-                                .convergence_limit = kConvergenceLimit,
-                                .largest_tensors = 0};
-  if (compiled != nullptr) return simulate(changed, original.model, *compiled, options);
-  const bool same_model = changed.training_key == original.scenario.training_key;
-  return same_model ? simulate(changed, original.model, options)
-                    : simulate(changed, build_training(changed), options);
+// Returns the stage that takes most of its device, as the figures of a point are its own.
+std::size_t fullest_stage(const PointResult& point) {
+  const auto fullest = std::max_element(point.stages.begin(), point.stages.end(),
+                                        [](const StageResult& a, const StageResult& b) {
+                                          return a.point.device_used() < b.point.device_used();
+                                        });
+  return static_cast<std::size_t>(fullest - point.stages.begin());
 }
+
+// A scenario with a candidate, and the model that it trains.
+class ChangedPoint {
+ public:
+  ChangedPoint(const Value& document, const OriginalPoint& original)
+      : original_(original), scenario_(trial_scenario(document, original.environment)) {
+    if (scenario_.training_key != original.scenario.training_key)
+      built_.emplace(build_training(scenario_));
+  }
+
+  [[nodiscard]] const Scenario& scenario() const { return scenario_; }
+
+  // Simulates it; `compiled`, if given, is its program.
+  [[nodiscard]] PointResult simulate(const Compiled* compiled) const {
+    const SimulateOptions options{
+        .smallest_capacity = scenario_.allocator->traits().grows_by_doubling,
+        .convergence_limit = kConvergenceLimit,
+        .largest_tensors = 0};
+    if (compiled != nullptr) return tidemark::simulate(scenario_, model(), *compiled, options);
+    return tidemark::simulate(scenario_, model(), options);
+  }
+
+  // Returns the figures of the stage that was the fullest in the original, if it cannot fit.
+  // Nothing otherwise, and without stages.
+  [[nodiscard]] std::optional<RunResult> too_large_stage() const {
+    const std::size_t stage = fullest_stage(original_.result);
+    if (stage >= model().stages.size()) return std::nullopt;
+    return run_of_too_large_stage(scenario_, *model().stages[stage]);
+  }
+
+ private:
+  [[nodiscard]] const TrainedModel& model() const { return built_ ? *built_ : original_.model; }
+
+  const OriginalPoint& original_;
+  Scenario scenario_;
+  std::optional<TrainedModel> built_;
+};
 
 // Returns a setting per measure, and DeepSpeed's configuration for those that need it; empty where
 // one of the measures cannot be had.
@@ -62,8 +100,37 @@ Suggestion described(const Candidate& candidate, std::vector<Override> overrides
   return result;
 }
 
+// Fills in what the simulated candidate comes to.
+void fill_figures(Suggestion& result, const PointResult& point) {
+  result.fits = point.status == PointStatus::kFits;
+  result.status = point.run.status;
+  result.device_used = point.device_used();
+  // Without a limit the allocator would have taken regions that double.
+  if (!result.fits && point.smallest_capacity.count > 0)
+    result.device_used = point.smallest_capacity;
+  result.peak_live = point.run.live.bytes;
+  result.peak_reserved = point.run.reserved.bytes;
+  result.step = point.run.step;
+  result.samples_per_second = point.samples_per_second;
+  result.tokens_per_second = point.tokens_per_second;
+}
+
 }  // namespace
 }  // namespace trials_detail
+
+std::int64_t operators_of(const TrainedModel& model) {
+  std::size_t operators = model.training.operators.size();
+  if (!model.stages.empty()) operators = 0;
+  for (const std::shared_ptr<const TrainedModel>& stage : model.stages)
+    operators += stage->training.operators.size();
+  return static_cast<std::int64_t>(operators);
+}
+
+Trials::Trials(const Measures& measures, const OriginalPoint& original)
+    : measures_(measures),
+      original_(original),
+      is_long_(operators_of(original.model) >
+               kMostOperators / std::max<std::int64_t>(original.scenario.training.accumulate, 1)) {}
 
 bool Trials::run(const Candidate& candidate, const Compiled* compiled) {
   try {
@@ -71,19 +138,15 @@ bool Trials::run(const Candidate& candidate, const Compiled* compiled) {
     Value document = original_.document;
     for (const Override& change : result.overrides)
       apply_override(document, change);
-    const Scenario changed = trial_scenario(document, original_.environment);
-    const PointResult point = trials_detail::simulate_changed(changed, original_, compiled);
-    result.fits = point.status == PointStatus::kFits;
-    result.status = point.run.status;
-    result.device_used = point.device_used();
-    // Without a limit the allocator would have taken regions that double.
-    if (!result.fits && point.smallest_capacity.count > 0)
-      result.device_used = point.smallest_capacity;
-    result.peak_live = point.run.live.bytes;
-    result.peak_reserved = point.run.reserved.bytes;
-    result.step = point.run.step;
-    result.samples_per_second = point.samples_per_second;
-    result.tokens_per_second = point.tokens_per_second;
+    const trials_detail::ChangedPoint changed(document, original_);
+    if (const std::optional<RunResult> stage = changed.too_large_stage()) {
+      result.status = RunStatus::kOutOfMemory;
+      result.device_used = stage->reserved.bytes + process_overhead(changed.scenario());
+      result.peak_live = stage->live.bytes;
+      result.peak_reserved = stage->reserved.bytes;
+    } else {
+      trials_detail::fill_figures(result, changed.simulate(compiled));
+    }
     Tried& tried = tried_.emplace_back(Tried{{}, std::move(result)});
     for (const Measure& measure : candidate)
       tried.kinds.push_back(measure.kind);
@@ -100,15 +163,16 @@ bool Trials::seems_to_fit(const Candidate& candidate) const {
   constexpr std::int64_t kShown = 2;
   try {
     Value document = point_document(original_.document, measures_.overrides(candidate));
-    Scenario changed = trial_scenario(document, original_.environment);
-    if (changed.training.accumulate > kShown) {
+    // As many micro-batches are in flight as the pipeline has stages.
+    if (!original_.model.stages.empty())
+      return !trials_detail::ChangedPoint(document, original_).too_large_stage();
+    if (trial_scenario(document, original_.environment).training.accumulate > kShown) {
       document = without_global_batch(std::move(document));
       apply_override(document,
                      {"training.accumulate", text_value(fmt::to_string(kShown), Location{})});
-      changed = trial_scenario(document, original_.environment);
     }
-    return trials_detail::simulate_changed(changed, original_, nullptr).status ==
-           PointStatus::kFits;
+    const trials_detail::ChangedPoint changed(document, original_);
+    return changed.simulate(nullptr).status == PointStatus::kFits;
   } catch (const UserError&) {
     return false;
   } catch (const InternalError&) {

@@ -60,7 +60,7 @@ class PointSimulation {
         longer_(spec_, model_, compiled_),
         options_(options) {}
 
-  // Takes the place of the first run on the device.
+  // Takes the place of the first run on the device, or of the one with unlimited memory.
   void has_run(StageRun run) { ran_ = std::move(run); }
 
   PointResult run(PointDetail* detail) {
@@ -86,6 +86,7 @@ class PointSimulation {
   void fill_policies();
   void wait_for_data();
   void run_on_device();
+  RunResult take_run();
   RunResult run_keeping(Bytes capacity, OutOfMemory* memory);
   void run_without_limit(const OutOfMemory& memory);
   void run_with_eviction(const RunResult& unlimited, const RunResult& failed);
@@ -140,13 +141,7 @@ void PointSimulation::wait_for_data() {
 
 void PointSimulation::run_on_device() {
   OutOfMemory memory;
-  if (ran_) {
-    point_.run = ran_->result;
-    scratch_ = std::move(ran_->scratch);
-    ran_.reset();
-  } else {
-    point_.run = run_keeping(point_.usable(), &memory);
-  }
+  point_.run = ran_ && !ran_->unlimited ? take_run() : run_keeping(point_.usable(), &memory);
   point_.status = point_status(point_.run.status);
   if (point_.status != PointStatus::kFits) run_without_limit(memory);
   for (std::size_t i = 0; i < spec_.policies.size(); ++i) {
@@ -154,6 +149,14 @@ void PointSimulation::run_on_device() {
     point_.policies[i].decided = point_.run.evictions;
     point_.policies[i].recomputed_operators = point_.run.restores;
   }
+}
+
+// Returns the figures of the run that was given, and takes over its scratch.
+RunResult PointSimulation::take_run() {
+  scratch_ = std::move(ran_->scratch);
+  const RunResult result = ran_->result;
+  ran_.reset();
+  return result;
 }
 
 // Runs the program and keeps its allocator for the steps that follow: what a retry gives back
@@ -180,7 +183,8 @@ void PointSimulation::run_without_limit(const OutOfMemory& memory) {
                     format_bytes(point_.context), format_bytes(point_.capacity));
   }
   const RunResult failed = point_.run;
-  const RunResult unlimited = run_keeping(kUnlimited, nullptr);
+  left_.reset();
+  const RunResult unlimited = ran_ ? take_run() : run_keeping(kUnlimited, nullptr);
   point_.run = with_failure(unlimited, failed);
   const bool evicts = compiled_.eviction != nullptr && failed.status == RunStatus::kOutOfMemory;
   if (evicts && options_.smallest_capacity) run_with_eviction(unlimited, failed);
@@ -354,16 +358,6 @@ PointResult model_figures(const StepSpec& spec, const TrainedModel& model) {
   point.host_capacity = spec.device.host.memory;
   point.nvme_capacity = spec.device.nvme.capacity;
   point.warnings = warnings_of_point(spec, model);
-  if (const std::string_view remark = spec.allocator->remark(); !remark.empty())
-    point.warnings.emplace_back(remark);
-  const DType wanted = compute_type(spec);
-  const DType used = matrix_type(spec.device, wanted);
-  if (spec.source.forward && wanted == DType::kBFloat16 && used != wanted) {
-    point.warnings.push_back(
-        fmt::format("{} has no tensor cores for bf16: matrix products run at its {} rate; "
-                    "training.precision: fp16_mixed uses them",
-                    spec.device.name, name_of(used)));
-  }
   return point;
 }
 

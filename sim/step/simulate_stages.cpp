@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "graph/analysis/pipeline_schedule.hpp"
+#include "sim/program/least_peak.hpp"
 #include "sim/result/deadlock.hpp"
 #include "sim/step/arrivals.hpp"
 #include "sim/step/compile.hpp"
@@ -151,7 +152,7 @@ class StagesSimulation {
   std::vector<RunResult> results_;
   std::vector<Scratch> scratch_;
   bool fit_ = false;
-  std::vector<StageRun> runs_;  // by stage, where all of them fit
+  std::vector<StageRun> runs_;  // by stage
   std::vector<MemoryTimeline> timelines_;
   std::vector<StageResult> stages_;
   std::string deadlock_;  // who waits for whom, where the stages cannot go on
@@ -203,7 +204,7 @@ bool StagesSimulation::find_arrivals() {
   }
   for (std::size_t s = 0; s < stages.size(); ++s) {
     stages[s].arrivals = arrivals_of(stages[s].program, scratch_[s]);
-    if (fit_) runs_.push_back({results_[s], std::move(scratch_[s])});
+    runs_.push_back({results_[s], std::move(scratch_[s]), !fit_});
   }
   scratch_.clear();
   return true;
@@ -241,9 +242,8 @@ void StagesSimulation::examine_stages(bool keeps_timelines) {
     stage.order = order_text(model.work, model.chunks.size() > 1);
     stage.in_flight = most_in_flight(model.work);
     Compiled own = std::move(compiled_.stages[s]);
-    stage.point = runs_.empty() ? simulate(spec_, model, std::move(own), options, &detail)
-                                : examine_stage(spec_, model, std::move(own), std::move(runs_[s]),
-                                                options, &detail);
+    stage.point =
+        examine_stage(spec_, model, std::move(own), std::move(runs_[s]), options, &detail);
     stretches.push_back(
         examine_parts(model.training, detail.compiled, detail.scratch, stage.parts));
     stage.communication =
@@ -364,6 +364,15 @@ void StagesSimulation::average(PointResult& point) const {
 
 }  // namespace
 }  // namespace simulate_stages_detail
+
+std::optional<RunResult> run_of_too_large_stage(const StepSpec& spec, const TrainedModel& stage) {
+  Compiled compiled = compile(spec, stage);
+  const Bytes usable = spec.device.hbm.capacity - process_overhead(spec);
+  if (compiled.eviction != nullptr || least_peak(compiled.program) <= usable) return std::nullopt;
+  compiled.arrivals = arrivals_at_once(compiled.program);
+  Scratch scratch;
+  return run_compiled(spec, compiled, scratch, kUnlimited, false);
+}
 
 PointResult simulate_stages(const StepSpec& spec, const TrainedModel& model, Compiled compiled,
                             const SimulateOptions& options, PointDetail* detail) {

@@ -1,17 +1,26 @@
 // Simulates the stages of a pipeline, one rank for each.
 #pragma once
 
+#include <optional>
+
 #include "sim/step/simulate.hpp"
 
 namespace tidemark {
 
-// A run of a stage on its device, with events, in which all stages ran together.
+// Returns the figures of a stage that cannot fit whatever the other stages do: those of a run with
+// unlimited memory in which nothing that it receives keeps it waiting. Nothing where it may fit.
+[[nodiscard]] std::optional<RunResult> run_of_too_large_stage(const StepSpec& spec,
+                                                              const TrainedModel& stage);
+
+// A run of a stage to its end, with events, in which all stages ran together: on its device or with
+// unlimited memory.
 struct StageRun {
   RunResult result;
   Scratch scratch;
+  bool unlimited = false;
 };
 
-// Examines a stage that has run to its end already; the rest is that of simulate().
+// Examines a stage that has run already; the rest is that of simulate().
 [[nodiscard]] PointResult examine_stage(const StepSpec& spec, const TrainedModel& model,
                                         Compiled compiled, StageRun run,
                                         const SimulateOptions& options, PointDetail* detail);

@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include "hwprofiles/assumed_figures.hpp"
+#include "hwprofiles/device_profile.hpp"
+#include "sim/step/step_device.hpp"
 
 namespace tidemark {
 namespace training_warnings_detail {
@@ -133,6 +135,16 @@ std::vector<std::string> warnings_of_point(const StepSpec& spec, const TrainedMo
         "as DeepSpeed and PyTorch do, which takes less memory and time");
   }
   warnings.insert(warnings.end(), model.warnings.begin(), model.warnings.end());
+  if (const std::string_view remark = spec.allocator->remark(); !remark.empty())
+    warnings.emplace_back(remark);
+  const DType wanted = compute_type(spec);
+  const DType used = matrix_type(spec.device, wanted);
+  if (spec.source.forward && wanted == DType::kBFloat16 && used != wanted) {
+    warnings.push_back(
+        fmt::format("{} has no tensor cores for bf16: matrix products run at its {} rate; "
+                    "training.precision: fp16_mixed uses them",
+                    spec.device.name, name_of(used)));
+  }
   return warnings;
 }
 

@@ -10,6 +10,8 @@
 
 #include "graph/core/document.hpp"
 #include "scenarios/read/environment.hpp"
+#include "sim/program/least_peak.hpp"
+#include "sim/step/run_compiled.hpp"
 #include "sim/step/simulate.hpp"
 
 namespace tidemark::suggestions_test {
@@ -51,6 +53,17 @@ struct Failed {
 const std::string kStatesTooLarge =
     "{version: 1, model: llama-2-7b, hardware: a100-sxm-80gb, training: {micro_batch: 1, sequence: "
     "2048}}";
+
+// Stages of a GPT whose first one holds the most micro-batches: its activations do not fit.
+std::string pipeline_of(const std::string& schedule, int accumulate, const std::string& more) {
+  return fmt::format(
+      "{{version: 1, model: {{preset: gpt, layers: 8, width: 512, heads: 8, vocab: 4096, "
+      "sequence: 512, tie: false}}, hardware: {{gpu: h100-sxm-80gb, count: 4, hbm: {{capacity: "
+      "2600MiB}}}}, "
+      "training: {{micro_batch: 16, sequence: 512, accumulate: {}}}, policies: [{{pipeline: "
+      "{{size: 4, schedule: {}}}}}{}]}}",
+      accumulate, schedule, more);
+}
 
 }  // namespace
 
@@ -242,6 +255,62 @@ TEST_SUITE("unit") {
     CHECK(precisions_on("a100-sxm-40gb") ==
           std::vector<std::string>{"precision bf16", "precision bf16_autocast"});
     CHECK(precisions_on("v100-sxm-32gb") == std::vector<std::string>{"precision fp16_autocast"});
+  }
+
+  TEST_CASE("what is said of a pipeline from one stage holds for all of them") {
+    int failing = 0;
+    for (const char* schedule : {"1f1b", "gpipe", "interleaved", "zb-h1", "zbv"}) {
+      CAPTURE(schedule);
+      const Failed failed(pipeline_of(schedule, 4, ""));
+      REQUIRE(failed.point.status == PointStatus::kOutOfMemory);
+      REQUIRE_FALSE(failed.tried.empty());
+      for (const Suggestion& suggestion : failed.tried) {
+        CAPTURE(suggestion.change);
+        const PointResult point = failed.follow(suggestion);
+        CHECK((point.status == PointStatus::kFits) == suggestion.fits);
+        if (!suggestion.fits) ++failing;
+      }
+    }
+    CHECK(failing >= 10);
+  }
+
+  TEST_CASE("what a run holds at least is no more than it holds") {
+    int equal = 0;
+    for (const char* schedule : {"1f1b", "gpipe", "interleaved", "zb-h1", "zbv"}) {
+      for (const char* more :
+           {"", ", {checkpoint_every: {period: 1}}", ", {offload_activations: {}}",
+            ", {offload_optimizer: {}}", ", {offload_parameters: {}}",
+            ", {offload_activations: {}}, {offload_optimizer: {}}"}) {
+        const std::string text = pipeline_of(schedule, 8, more);
+        CAPTURE(text);
+        const Scenario scenario = decode_scenario(parse_document(text, "s.yaml"), environment());
+        const TrainedModel model = build_training(scenario);
+        const Compiled compiled = compile(scenario, model);
+        std::vector<Scratch> scratch(compiled.stages.size());
+        const std::vector<RunResult> together =
+            run_stages(scenario, compiled.stages, scratch, kUnlimited);
+        for (std::size_t s = 0; s < together.size(); ++s) {
+          const Bytes least = least_peak(compiled.stages[s].program);
+          CHECK(least <= together[s].most_live);
+          if (least == together[s].most_live) ++equal;
+          // It is no idle bound: most of what is held is known.
+          CHECK(2 * least.count > together[s].most_live.count);
+        }
+      }
+    }
+    CHECK(equal > 0);
+  }
+
+  TEST_CASE("advice about a step of very many operators ends with the first that will do") {
+    const Failed few(pipeline_of("1f1b", 8, ""));
+    const Failed many(pipeline_of("1f1b", 512, ""));
+    const auto fitting = [](const Failed& failed) {
+      return std::count_if(failed.tried.begin(), failed.tried.end(),
+                           [](const Suggestion& suggestion) { return suggestion.fits; });
+    };
+    CHECK(fitting(few) > 1);
+    REQUIRE(fitting(many) == 1);
+    CHECK_FALSE(many.tried.front().changes_numbers);
   }
 }
 
