@@ -19,7 +19,7 @@ constexpr auto kWords = std::to_array<std::string_view>(
 // Counts and settings that have no range: a value next to theirs is another machine.
 constexpr auto kSettings = std::to_array<std::string_view>(
     {"roofline_only", "host.gpus", "host.memory", "nvme.capacity", "nvme.queue", "nvme.request",
-     "links.collective.in_switch_ranks", "links.hbm_tax"});
+     "links.collective.in_switch_ranks", "links.hbm_tax", "links.peer_to_peer"});
 
 // Values lie within value * low and value * high.
 struct Spread {

@@ -303,6 +303,7 @@ LinksProfile decode_links(const FigureReader& links) {
                        .pageable_share = links.required<double>("pageable_share", kShare),
                        .hbm_tax = links.required<double>("hbm_tax", at_least(0)),
                        .nvlink = links.required<BytesPerSecond>("nvlink"),
+                       .peer_to_peer = links.maybe<bool>("peer_to_peer").value_or(false),
                        .collective = {},
                        .network = {}};
   const Value& given = links.decoder().value();

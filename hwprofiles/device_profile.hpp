@@ -156,8 +156,9 @@ struct LinkProfile {
 struct CollectiveProfile {
   Duration floor;   // time of the smallest message
   double ramp = 0;  // nanoseconds per square root of a byte
-  // "Bus bandwidth" of a ring of large messages; 0: what is known of the links, without NVLink half
-  // of what a GPU copies to and from the host at once.
+  // "Bus bandwidth" of a ring of large messages; 0: what is known of the links, without NVLink what
+  // a GPU copies to and from the host at once, or half of that where more than two share the host
+  // and have no peer_to_peer.
   BytesPerSecond bandwidth;
   // Bus bandwidth of all-reduces that the switch adds up (NVLink SHARP), used among at least
   // `in_switch_ranks` GPUs; 0: never.
@@ -180,6 +181,8 @@ struct LinksProfile {
   double pageable_share = 0;  // share of the page-locked rate that pageable memory reaches
   double hbm_tax = 0;         // bytes of HBM traffic per copied byte
   BytesPerSecond nvlink;      // each direction; 0: the GPUs of a host are connected by PCIe
+  // Whether GPUs on PCIe reach each other's memory; without, a copy goes through that of the host.
+  bool peer_to_peer = false;
   CollectiveProfile collective;
   NetworkProfile network;
 };

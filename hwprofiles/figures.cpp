@@ -166,12 +166,14 @@ Value merge_figures(const Value& base, const Value& changes, const std::string& 
   return figures_detail::merge_sourced(base, figures_detail::with_sources(changes, source));
 }
 
+template bool FigureReader::required(std::string_view, Range) const;
 template int FigureReader::required(std::string_view, Range) const;
 template double FigureReader::required(std::string_view, Range) const;
 template Bytes FigureReader::required(std::string_view, Range) const;
 template Duration FigureReader::required(std::string_view, Range) const;
 template BytesPerSecond FigureReader::required(std::string_view, Range) const;
 template FlopsPerSecond FigureReader::required(std::string_view, Range) const;
+template std::optional<bool> FigureReader::maybe(std::string_view, Range) const;
 template std::optional<int> FigureReader::maybe(std::string_view, Range) const;
 template std::optional<double> FigureReader::maybe(std::string_view, Range) const;
 template std::optional<Bytes> FigureReader::maybe(std::string_view, Range) const;

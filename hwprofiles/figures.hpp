@@ -37,7 +37,7 @@ class FigureReader {
   [[nodiscard]] std::vector<std::pair<std::string, FigureReader>> groups() const;
   [[nodiscard]] const Decoder& decoder() const { return decoder_; }
 
-  // Reads a figure. T is int, double, Bytes, Duration, BytesPerSecond or FlopsPerSecond.
+  // Reads a figure. T is bool, int, double, Bytes, Duration, BytesPerSecond or FlopsPerSecond.
   template <class T>
   [[nodiscard]] T required(std::string_view key, Range range = {}) const;
   template <class T>

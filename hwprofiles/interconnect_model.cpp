@@ -74,8 +74,12 @@ BytesPerSecond InterconnectModel::bus_bandwidth(CollectiveKind kind, const MeshG
   const double nvlink = links_.nvlink.value;
   if (!(nvlink > 0)) {
     if (links_.collective.bandwidth.value > 0) return links_.collective.bandwidth;
-    // Without NVLink, copies go through the host's memory, both directions at a time.
-    return {std::min(links_.host_to_device.duplex.value, links_.device_to_host.duplex.value) / 2};
+    // A ring uses both directions of each link. Through the host's memory a pair of GPUs reaches 10
+    // to 13 GB/s on PCIe 4.0, and half of that where more of them share it (recalled, not
+    // measured).
+    const double duplex =
+        std::min(links_.host_to_device.duplex.value, links_.device_to_host.duplex.value);
+    return {links_.peer_to_peer || group.size == 2 ? duplex : duplex / 2};
   }
   if (interconnect_model_detail::is_between_two(kind))
     return {interconnect_model_detail::kPairShare * nvlink};

@@ -140,13 +140,14 @@ TEST_SUITE("golden") {
     };
     CHECK(contains(head("tensor_parallel: {size: 2}"), "parameters; h100-sxm-80gb x 2"));
     CHECK(contains(head("fsdp: {}"), "parameters; h100-sxm-80gb x 2;"));
-    // A host of consumer cards has one unless the scenario says so, and links follow the profile.
+    // Consumer cards share a host unless the scenario says otherwise; links follow the profile.
     const auto cards = [&](const std::string& more) {
       return w.run("run s.yaml -s policies=[] -s hardware.gpu=rtx-4090-24gb " + more);
     };
-    CHECK(contains(cards("").out, "rtx-4090-24gb x 2 on 2 hosts;"));
+    CHECK(contains(cards("").out, "rtx-4090-24gb x 2;"));
+    CHECK(contains(cards("-s hardware.node=1").out, "rtx-4090-24gb x 2 on 2 hosts;"));
     const auto step = [&](const std::string& more) {
-      const Outcome run = cards("-s hardware.node=2 --json " + more);
+      const Outcome run = cards("--json " + more);
       REQUIRE(run.code == 0);
       return nlohmann::json::parse(run.out)["points"][0]["communication"].dump();
     };

@@ -151,13 +151,21 @@ TEST_SUITE("unit") {
     pcie.links.device_to_host = {.alone = {50e9}, .duplex = {30e9}};
     const Mesh mesh = data_mesh(2, pcie);
     CHECK(mesh.group(MeshDimension::kData).link == LinkKind::kPcie);
-    // 30 us + 10 ns * 10^4 + 10^8 B / 15 GB/s.
     // A bandwidth that the profile states is taken at its word.
     const Duration stated = InterconnectModel(pcie, mesh).duration({.bytes = Bytes(100'000'000)});
     pcie.links.collective.bandwidth = {};
+    // 30 us + 10 ns * 10^4 + 10^8 B / 30 GB/s.
     CHECK(InterconnectModel(pcie, mesh).duration({.bytes = Bytes(100'000'000)}).count() ==
-          130'000 + 6'666'667);
+          130'000 + 3'333'333);
     CHECK(stated < InterconnectModel(pcie, mesh).duration({.bytes = Bytes(100'000'000)}));
+    // Four share the host's memory: 2 (3/4) 10^8 B / 15 GB/s, or half the time where they reach
+    // each other.
+    const Mesh four = data_mesh(4, pcie);
+    CHECK(InterconnectModel(pcie, four).duration({.bytes = Bytes(100'000'000)}).count() ==
+          130'000 + 10'000'000);
+    pcie.links.peer_to_peer = true;
+    CHECK(InterconnectModel(pcie, four).duration({.bytes = Bytes(100'000'000)}).count() ==
+          130'000 + 5'000'000);
   }
 }
 
