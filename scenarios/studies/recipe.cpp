@@ -100,7 +100,7 @@ std::vector<Combination> combinations_of(RecipeMethod method, RecipeMethod own,
     states.clear();
     for (const std::vector<Measure>& type : choices(measures.precisions())) {
       for (const std::vector<Measure>& optimizer : choices(measures.optimizers())) {
-        for (const std::vector<Measure>& place : subsets({measures.optimizer_in_backward()})) {
+        for (const std::vector<Measure>& place : subsets({measures.optimizer_in_backward(true)})) {
           states.push_back(type);
           states.back().insert(states.back().end(), optimizer.begin(), optimizer.end());
           states.back().insert(states.back().end(), place.begin(), place.end());
@@ -116,6 +116,11 @@ std::vector<Combination> combinations_of(RecipeMethod method, RecipeMethod own,
   } else {
     return {};
   }
+  const auto takes = [](const Combination& combination, MeasureKind kind) {
+    return std::any_of(combination.measures.begin(), combination.measures.end(),
+                       [&](const Measure& measure) { return measure.kind == kind; });
+  };
+  const bool goes_unsharded = measures.optimizer_in_backward().has_value();
   std::vector<Combination> result;
   for (const std::vector<Measure>& state : states) {
     for (const std::vector<Measure>& less :
@@ -123,6 +128,10 @@ std::vector<Combination> combinations_of(RecipeMethod method, RecipeMethod own,
                   measures.sharding()})) {
       Combination& made = result.emplace_back(Combination{.method = method, .measures = state});
       made.measures.insert(made.measures.end(), less.begin(), less.end());
+      if (!goes_unsharded && takes(made, MeasureKind::kOptimizerInBackward) &&
+          !takes(made, MeasureKind::kSharding)) {
+        result.pop_back();
+      }
     }
   }
   return result;

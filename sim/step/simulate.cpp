@@ -292,6 +292,8 @@ void PointSimulation::examine_run() {
   }
   point_.peak = report_peak(model_.training, compiled_, scratch_, point_.run.live,
                             options_.largest_tensors, timeline_.last_step_begin);
+  std::string remark = remark_on_updates(model_.training, program, point_.run.live.bytes);
+  if (!remark.empty()) point_.warnings.push_back(std::move(remark));
   const std::uint32_t without_workspace = point_.run.live_without_workspace.instruction;
   if (without_workspace != kNoInstruction) {
     const Position at = program.position[without_workspace];

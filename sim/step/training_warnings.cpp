@@ -148,4 +148,27 @@ std::vector<std::string> warnings_of_point(const StepSpec& spec, const TrainedMo
   return warnings;
 }
 
+std::string remark_on_updates(const TrainingGraph& training, const StepProgram& program,
+                              Bytes peak) {
+  if (!training.updates_in_backward) return {};
+  Bytes live;
+  Bytes used_up;  // gradients of the last step that the optimizer would otherwise wait for
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    const bool frees = program.opcode[i] == Opcode::kFree;
+    if (!frees && program.opcode[i] != Opcode::kAllocate) continue;
+    const Allocation& allocation = program.allocations[AllocationId(program.subject[i])];
+    if (allocation.tier != Tier::kDevice) continue;
+    live += frees ? -allocation.bytes : allocation.bytes;
+    if (!program.slot[program.position[i].index()].last_step) continue;
+    if (frees && allocation.role == Role::kGradient) used_up += allocation.bytes;
+    if (live + used_up > peak) return {};
+  }
+  // One optimizer for all would also have up to three temporaries of all gradients, in fp32.
+  constexpr std::int64_t kTemporaries = 3 * 2;
+  if (live + used_up + used_up * kTemporaries > peak) return {};
+  return "optimizer_in_backward leaves the peak as it is: where it lies, backward has not "
+         "completed "
+         "enough gradients; it lowers what is live behind it";
+}
+
 }  // namespace tidemark

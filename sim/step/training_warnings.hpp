@@ -7,6 +7,7 @@
 
 #include "graph/ir/graph.hpp"
 #include "graph/ir/training_graph.hpp"
+#include "sim/program/step_program.hpp"
 #include "sim/step/step_spec.hpp"
 #include "sim/step/trained_model.hpp"
 
@@ -27,5 +28,11 @@ void warn_of_training(const StepSpec& spec, const Graph& graph, const TrainingGr
 // are among them.
 [[nodiscard]] std::vector<std::string> warnings_of_point(const StepSpec& spec,
                                                          const TrainedModel& model);
+
+// Returns a sentence where updates within backward certainly leave the peak of a run as it is: with
+// the gradients that they have used up, and the temporaries of one optimizer for all, no moment of
+// the last step would hold more than `peak`, the most live bytes. Empty otherwise.
+[[nodiscard]] std::string remark_on_updates(const TrainingGraph& training,
+                                            const StepProgram& program, Bytes peak);
 
 }  // namespace tidemark

@@ -102,6 +102,61 @@ TEST_SUITE("unit") {
     CHECK(in_backward);
   }
 
+  TEST_CASE("on several GPUs updating within backward is tried with sharding, and only so") {
+    const Recipes found =
+        recipes_of("llama-3.2-1b", "{gpu: h100-sxm-80gb, count: 2, hbm: {capacity: 8GiB}}",
+                   {RecipeMethod::kFull}, 1);
+    int in_backward = 0;
+    for (const Recipe& recipe : found.fitting) {
+      const auto takes = [&](MeasureKind kind) {
+        return std::any_of(recipe.measures.begin(), recipe.measures.end(),
+                           [&](const Measure& m) { return m.kind == kind; });
+      };
+      if (!takes(MeasureKind::kOptimizerInBackward)) continue;
+      ++in_backward;
+      CHECK(takes(MeasureKind::kSharding));
+      CHECK(recipe.point.run.status == RunStatus::kCompleted);
+    }
+    CHECK(in_backward > 0);
+  }
+
+  TEST_CASE("where updates within backward are said to leave the peak, it is the same without") {
+    int said = 0;
+    int lowered = 0;
+    for (const char* model : {"gpt2", "llama-3.2-1b"}) {
+      for (const int micro_batch : {1, 4, 16}) {
+        for (const char* more : {"", "checkpoint_every: {period: 1}"}) {
+          const auto simulated = [&](const std::string& policies) {
+            const Value document = parse_document(
+                fmt::format("{{model: {}, hardware: {{gpu: h100-sxm-80gb, hbm: {{capacity: "
+                            "400GiB}}}}, training: {{micro_batch: {}, precision: bf16}}, policies: "
+                            "[{}]}}",
+                            model, micro_batch, policies),
+                "s.yaml");
+            return simulate_points(document, environment(), 1, {}).front();
+          };
+          const std::string others = more;
+          CAPTURE(model);
+          CAPTURE(micro_batch);
+          CAPTURE(others);
+          const PointResult with =
+              simulated(others + (others.empty() ? "" : ", ") + "optimizer_in_backward");
+          const PointResult without = simulated(others);
+          const bool says = std::any_of(
+              with.warnings.begin(), with.warnings.end(), [](const std::string& warning) {
+                return warning.find("leaves the peak as it is") != std::string::npos;
+              });
+          CHECK(with.run.live.bytes <= without.run.live.bytes);
+          if (says) CHECK(with.run.live.bytes == without.run.live.bytes);
+          said += says ? 1 : 0;
+          lowered += with.run.live.bytes < without.run.live.bytes ? 1 : 0;
+        }
+      }
+    }
+    CHECK(said > 3);
+    CHECK(lowered > 0);
+  }
+
   TEST_CASE("updating within backward is a measure where the policy is not refused") {
     struct Row {
       const char* gpus;

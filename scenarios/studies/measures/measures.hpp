@@ -80,8 +80,9 @@ class Measures {
   [[nodiscard]] std::optional<Measure> offload_parameters() const;
 
   // Updates each parameter as soon as backward has its gradient; none where gradients are
-  // accumulated.
-  [[nodiscard]] std::optional<Measure> optimizer_in_backward() const;
+  // accumulated, and where several ranks hold the whole model, unless
+  // it is taken together with sharding().
+  [[nodiscard]] std::optional<Measure> optimizer_in_backward(bool with_sharding = false) const;
 
   // Optimizers with smaller states and narrower types. They change the numbers that training
   // computes.

@@ -84,9 +84,10 @@ std::vector<Measure> Measures::optimizers() const {
   return measures;
 }
 
-std::optional<Measure> Measures::optimizer_in_backward() const {
+std::optional<Measure> Measures::optimizer_in_backward(bool with_sharding) const {
   // The policy refuses these (policies/rewrite/optimizer_in_backward.cpp).
-  const bool unsharded = scenario_.mesh.replicas() > 1 && !has_policy("fsdp");
+  const bool unsharded =
+      scenario_.mesh.replicas() > 1 && !has_policy("fsdp") && !(with_sharding && sharding());
   const bool others = has_policy("zero") || has_policy("distributed_optimizer") ||
                       has_policy("data_parallel") || has_policy("offload_optimizer") ||
                       scenario_.training.loss_scale || scenario_.training.clip_grad_norm ||
