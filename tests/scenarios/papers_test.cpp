@@ -185,6 +185,25 @@ TEST_SUITE("paper") {
     CHECK(errors[4] < 0.02);
   }
 
+  TEST_CASE("Liger's loss: Llama-3-8B is out of memory from 4,096 tokens on without it") {
+    const std::vector<PointResult> points =
+        simulate_points(paper("liger_llama3"), environment(), 1, {.smallest_capacity = false});
+    struct Row {
+      bool fits;
+      double gibibytes;
+    };
+    constexpr std::array kRows = {Row{true, 54.7},  Row{false, 81.0}, Row{false, 147.4},
+                                  Row{true, 32.1},  Row{true, 42.6},  Row{true, 60.8},
+                                  Row{false, 101.8}};
+    REQUIRE(points.size() == kRows.size());
+    for (std::size_t i = 0; i < kRows.size(); ++i) {
+      CAPTURE(i);
+      CHECK((points[i].status == PointStatus::kFits) == kRows.at(i).fits);
+      const double used = static_cast<double>(points[i].device_used().count) / (1 << 30);
+      CHECK(std::abs(used - kRows.at(i).gibibytes) < 0.1);
+    }
+  }
+
   TEST_CASE("Chen et al. 2016: n layers take the memory of sqrt(n), for one more forward pass") {
     const std::vector<PointResult> points =
         simulate_points(paper("chen_sqrt"), environment(), 2, {.smallest_capacity = false});
