@@ -74,8 +74,9 @@ inline constexpr std::size_t kTiers = 3;
 }
 
 // The processor that runs a kernel.
-// kReduction: the device, on the stream of reductions of shard groups.
-enum class Executor : std::uint8_t { kDevice, kHost, kReduction };
+// kReduction, kReplicas: the device, on the stream of reductions of shard groups or on that of sums
+// over their replicas.
+enum class Executor : std::uint8_t { kDevice, kHost, kReduction, kReplicas };
 
 struct Storage {
   Bytes bytes;

@@ -73,6 +73,8 @@ std::vector<OperatorId> ShardedStep::reduction_of(Unit& unit, MicroBatch micro) 
       copy.push_back({source, Access::kRead});
     copy.push_back({unit.reduction, Access::kCreate});
     operators.push_back(add_copy(graph_, "copy_in", Phase::kBackward, copy));
+    // Version 1 and DeepSpeed copy on the stream that reduces, version 2 where it computes.
+    if (flat() || options_.zero != nullptr) graph_.operators[operators.back()].executor = reducer();
   }
   add_reduction(unit, micro, operators);
   return operators;
@@ -116,11 +118,16 @@ void ShardedStep::add_reduction(Unit& unit, MicroBatch micro, std::vector<Operat
     into.push_back(add_copy(
         graph_, fresh ? "cast_gradient" : "accumulate_gradient", Phase::kBackward,
         {{output, Access::kRead}, {unit.gradient, fresh ? Access::kCreate : Access::kMutate}}));
-    // foreach_reduce casts and adds where it reduces; DeepSpeed's and replicas' wait for compute
-    // here.
-    if (options_.zero == nullptr && unit.ranks.replicas == 1)
-      graph_.operators[into.back()].executor = Executor::kReduction;
+    // foreach_reduce casts and adds where it has reduced last.
+    const bool sums_replicas = options_.zero == nullptr && unit.ranks.replicas > 1;
+    graph_.operators[into.back()].executor = sums_replicas ? Executor::kReplicas : reducer();
   }
+}
+
+// Where a reduction's copies run: DeepSpeed's without overlap_comm on compute's own stream.
+Executor ShardedStep::reducer() const {
+  const bool apart = options_.zero == nullptr || options_.zero->overlap;
+  return apart ? Executor::kReduction : Executor::kDevice;
 }
 
 // Whether the sum over micro-batches stays apart, in the type of the reduction and on the device,

@@ -120,6 +120,7 @@ class ShardedStep {
   void build_unsynced_backward(const std::vector<OperatorId>& backward);
   [[nodiscard]] bool unsynced() const;
   [[nodiscard]] bool stays_gathered(const Unit& unit) const;
+  [[nodiscard]] Executor reducer() const;
   [[nodiscard]] bool replicas_wait(const Unit& unit) const;
   [[nodiscard]] bool keeps_own_gradients(const Unit& unit) const {
     return !flat() && unit.reduce_type == unit.compute;

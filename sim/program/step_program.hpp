@@ -78,6 +78,7 @@ struct Message {
 [[nodiscard]] constexpr Stream stream_of(const Operator& op) {
   if (op.executor == Executor::kHost) return Stream::kHostWorker;
   if (op.executor == Executor::kReduction) return Stream::kShardReduction;
+  if (op.executor == Executor::kReplicas) return Stream::kReplicateGroup;
   if (op.work.op_class != OperatorClass::kCollective) return Stream::kCompute;
   return queue_of(op.work.collective.group, op.work.collective.kind);
 }

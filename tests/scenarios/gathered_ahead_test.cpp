@@ -110,19 +110,25 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("micro-batches add their reduced gradients beside the next unit's backward") {
-    // The addition is on the stream of reductions, so that compute does not wait for any of them
-    // but the last of a step.
+    // The addition is on the stream that reduces last, so that compute does not wait for any of
+    // them but the last of a step: the stream of reductions, or that of sums over replicas.
     const Widths w(9, 8192);
-    const auto step = [&](int accumulate, const char* reduce) {
-      return simulated(w, 8, fmt::format("fsdp: {{param_dtype: bf16, reduce_dtype: {}}}", reduce),
-                       fmt::format("{}, accumulate: {}", kFsdp, accumulate), 65536);
-    };
-    for (const char* reduce : {"fp32", "bf16"}) {
-      CAPTURE(reduce);
-      const PointResult one = step(1, reduce);
-      const PointResult three = step(3, reduce);
-      const Duration reduction = busy(one, CollectiveKind::kReduceScatter) / 8;
-      CHECK(three.run.exposed_communication < one.run.exposed_communication + 3 * 3 * reduction);
+    for (const char* reduce : {"reduce_dtype: fp32", "reduce_dtype: bf16",
+                               "reduce_dtype: fp32, shard: 4", "reduce_dtype: bf16, shard: 4"}) {
+      for (const int version : {1, 2}) {
+        CAPTURE(reduce);
+        CAPTURE(version);
+        const auto step = [&](int accumulate) {
+          return simulated(
+              w, 8, fmt::format("fsdp: {{version: {}, param_dtype: bf16, {}}}", version, reduce),
+              fmt::format("{}, accumulate: {}", kFsdp, accumulate), 65536);
+        };
+        const PointResult one = step(1);
+        const PointResult three = step(3);
+        const Duration reduction =
+            (busy(one, CollectiveKind::kReduceScatter) + busy(one, CollectiveKind::kAllReduce)) / 8;
+        CHECK(three.run.exposed_communication < one.run.exposed_communication + 3 * 3 * reduction);
+      }
     }
   }
 
