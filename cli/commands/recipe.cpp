@@ -101,17 +101,19 @@ std::vector<std::string> lines_of(const Recipe& recipe, std::string Measure::*so
 
 // Returns the measures that a trainer has no setting for: without them its settings would be those
 // of another step, which may not fit.
-std::vector<std::string> lacking(const Recipe& recipe, std::string Measure::*source,
-                                 std::string Measure::*other = nullptr) {
+std::vector<std::string> lacking(const Recipe& recipe, std::string Measure::*source) {
   std::vector<std::string> texts;
   for (const Measure& measure : recipe.measures) {
-    const bool has = !(measure.*source).empty() || (other != nullptr && !(measure.*other).empty());
-    if (!has) texts.push_back(measure.text);
+    if ((measure.*source).empty()) texts.push_back(measure.text);
   }
   return texts;
 }
 std::vector<std::string> lacking_in_trainer(const Recipe& recipe) {
-  return lacking(recipe, &Measure::hugging_face, &Measure::deepspeed);
+  std::vector<std::string> texts;
+  for (const Measure& measure : recipe.measures) {
+    if (trainer_lacks(measure, recipe.measures)) texts.push_back(measure.text);
+  }
+  return texts;
 }
 
 std::vector<std::string> hugging_face(const Recipe& recipe, const Base& base) {

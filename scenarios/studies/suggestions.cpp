@@ -110,13 +110,18 @@ void try_policies(Trials& trials, const Measures& measures, bool activations_suf
   const std::optional<Measure> activations = measures.offload_activations();
   const std::optional<Measure> states = measures.offload_optimizer();
   const std::optional<Measure> parameters = measures.offload_parameters();
+  const std::optional<Measure> sharding = measures.sharding();
   using Choice = std::vector<const std::optional<Measure>*>;
   std::vector<Choice> choices;
   if (activations_suffice) choices = {{&recompute}, {&activations}, {&recompute, &activations}};
-  choices.insert(choices.end(), {{&states},
+  choices.insert(choices.end(), {{&sharding},
+                                 {&recompute, &sharding},
+                                 {&states},
                                  {&recompute, &states},
                                  {&activations, &states},
                                  {&recompute, &activations, &states},
+                                 {&sharding, &states},
+                                 {&recompute, &sharding, &states},
                                  {&states, &parameters},
                                  {&recompute, &states, &parameters},
                                  {&recompute, &activations, &states, &parameters}});

@@ -12,8 +12,9 @@ namespace tidemark {
 //   0  the whole device instead of a memory_fraction of it, where the live bytes would fit into it
 //   1  options of the torch allocator, where the live bytes would fit into what it may reserve
 //   2  changes that affect no result and hardly the time: zero_grad none, other optimizer kernels
-//   3  recomputation, offloading of activations, of optimizer states and of parameters, and their
-//      combinations where less does not suffice; then, by bisection, the fewest blocks that must be
+//   3  recomputation, offloading of activations, of optimizer states and of parameters, sharding
+//      (FSDP) where several ranks hold the whole model, and their combinations where less does not
+//      suffice; then, by bisection, the fewest blocks that must be
 //      recomputed and the least part that must be offloaded
 //   4  changes of the numbers that training computes: optimizers with smaller states, narrower
 //      types, alone and with recomputation

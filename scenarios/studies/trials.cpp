@@ -69,7 +69,7 @@ class ChangedPoint {
 std::vector<std::string> for_hugging_face(const Candidate& candidate) {
   std::vector<std::string> lines;
   for (const Measure& measure : candidate) {
-    if (measure.hugging_face.empty() && measure.deepspeed.empty()) return {};
+    if (trainer_lacks(measure, candidate)) return {};
     if (!measure.hugging_face.empty()) lines.push_back(measure.hugging_face);
   }
   std::string deepspeed = deepspeed_argument(candidate);

@@ -166,9 +166,8 @@ std::string remark_on_updates(const TrainingGraph& training, const StepProgram& 
   // One optimizer for all would also have up to three temporaries of all gradients, in fp32.
   constexpr std::int64_t kTemporaries = 3 * 2;
   if (live + used_up + used_up * kTemporaries > peak) return {};
-  return "optimizer_in_backward leaves the peak as it is: where it lies, backward has not "
-         "completed "
-         "enough gradients; it lowers what is live behind it";
+  return "optimizer_in_backward leaves the peak as it is: the peak lies before backward has "
+         "completed the gradients that the policy drops; it lowers what is live later";
 }
 
 }  // namespace tidemark

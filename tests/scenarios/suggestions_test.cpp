@@ -257,6 +257,44 @@ TEST_SUITE("unit") {
     CHECK(precisions_on("v100-sxm-32gb") == std::vector<std::string>{"precision fp16_autocast"});
   }
 
+  TEST_CASE("where several ranks hold the whole model, sharding is tried") {
+    const Failed failed(
+        "{version: 1, model: llama-3-8b, hardware: {gpu: rtx-4090, count: 4}, training: "
+        "{micro_batch: 1, sequence: 2048}}");
+    const Suggestion* sharded =
+        failed.find("checkpoint_every(period 1) + fsdp + offload_optimizer");
+    REQUIRE(sharded != nullptr);
+    CHECK(sharded->fits);
+    CHECK(failed.follow(*sharded).status == PointStatus::kFits);
+    // The Trainer would have to offload by DeepSpeed, which does not go with its FSDP.
+    CHECK(sharded->hugging_face.empty());
+    // With FSDP in the scenario DeepSpeed's settings would be those of another step.
+    const Failed with(
+        "{version: 1, model: llama-3-8b, hardware: {gpu: rtx-4090, count: 4}, training: "
+        "{micro_batch: 1, sequence: 2048}, policies: [fsdp]}");
+    for (const Suggestion& suggestion : with.tried) {
+      CAPTURE(suggestion.change);
+      for (const std::string& line : suggestion.hugging_face)
+        CHECK(line.find("deepspeed") == std::string::npos);
+    }
+  }
+
+  TEST_CASE("checkpoints that are advised beside adapters are not reentrant") {
+    const Failed failed(
+        "{version: 1, model: llama-3-8b, hardware: rtx-4090, training: {micro_batch: 1, sequence: "
+        "2048, precision: bf16}, policies: [lora: {rank: 16}]}");
+    REQUIRE(failed.point.status == PointStatus::kOutOfMemory);
+    int recomputing = 0;
+    for (const Suggestion& suggestion : failed.tried) {
+      if (suggestion.change.find("checkpoint") == std::string::npos) continue;
+      ++recomputing;
+      CAPTURE(suggestion.change);
+      for (const std::string& warning : failed.follow(suggestion).warnings)
+        CHECK(warning.find("reentrant") == std::string::npos);
+    }
+    CHECK(recomputing > 1);
+  }
+
   TEST_CASE("what is said of a pipeline from one stage holds for all of them") {
     int failing = 0;
     for (const char* schedule : {"1f1b", "gpipe", "interleaved", "zb-h1", "zbv"}) {

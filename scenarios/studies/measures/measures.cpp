@@ -29,6 +29,11 @@ bool has_batch_norm(const TrainingGraph& graph) {
   });
 }
 
+bool takes_fsdp(std::span<const Measure> measures) {
+  return std::any_of(measures.begin(), measures.end(),
+                     [](const Measure& measure) { return measure.kind == MeasureKind::kSharding; });
+}
+
 }  // namespace
 }  // namespace measures_detail
 
@@ -113,7 +118,8 @@ std::optional<Measure> Measures::recompute(bool reentrant) const {
           "x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=True)  # each block",
       .hugging_face = "gradient_checkpointing=True",
       .axolotl = "gradient_checkpointing: true"};
-  if (reentrant) return measure;
+  // A reentrant function gives parameters no gradient where none of its inputs requires one.
+  if (reentrant && !model_.enters_without_gradient) return measure;
   set_entry(measure.policies.front().entries.front().value, "reentrant", {}, word_value("false"));
   measure.pytorch =
       "x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)  # each block";
@@ -123,12 +129,24 @@ std::optional<Measure> Measures::recompute(bool reentrant) const {
 }
 
 Measure Measures::recompute_first(std::int64_t count) const {
-  return {.kind = MeasureKind::kRecompute,
-          .text = fmt::format("checkpoint(first {})", count),
-          .policies = {policy_item("checkpoint", "first", fmt::to_string(count))},
-          .pytorch = fmt::format("x = torch.utils.checkpoint.checkpoint(block, x, "
-                                 "use_reentrant=True)  # the first {} blocks",
-                                 count)};
+  const bool reentrant = !model_.enters_without_gradient;
+  Measure measure{.kind = MeasureKind::kRecompute,
+                  .text = fmt::format("checkpoint(first {})", count),
+                  .policies = {policy_item("checkpoint", "first", fmt::to_string(count))},
+                  .pytorch = fmt::format("x = torch.utils.checkpoint.checkpoint(block, x, "
+                                         "use_reentrant={})  # the first {} blocks{}",
+                                         reentrant ? "True" : "False", count,
+                                         model_.stages.empty() ? "" : " of each stage")};
+  if (!reentrant) {
+    set_entry(measure.policies.front().entries.front().value, "reentrant", {}, word_value("false"));
+  }
+  return measure;
+}
+
+bool Measures::takes_deepspeed() const {
+  return !has_policy("fsdp") && !has_policy("distributed_optimizer") &&
+         scenario_.mesh.size(MeshDimension::kTensor) == 1 &&
+         scenario_.mesh.size(MeshDimension::kPipeline) == 1;
 }
 
 std::optional<Measure> Measures::offload_activations() const {
@@ -152,7 +170,9 @@ std::optional<Measure> Measures::offload_parameters() const {
   return Measure{.kind = MeasureKind::kOffloadParameters,
                  .text = "offload_parameters",
                  .policies = {policy_item("offload_parameters")},
-                 .deepspeed = "\"offload_param\": {\"device\": \"cpu\", \"pin_memory\": True}",
+                 .deepspeed = takes_deepspeed()
+                                  ? "\"offload_param\": {\"device\": \"cpu\", \"pin_memory\": True}"
+                                  : "",
                  .zero_stage = 3};
 }
 
@@ -214,8 +234,8 @@ std::optional<Measure> Measures::adapters(bool quantised_base) const {
       .numbers = quantised_base ? "updates of rank 16 only, base rounded to 4 bits"
                                 : fmt::format("updates of rank 16 only, base in {}",
                                               has_bf16 ? "bf16" : "fp16"),
-      .pytorch = fmt::format("{}model = peft.get_peft_model(model, peft.{})",
-                             quantised_base ? loads + "\n" : "", config),
+      .pytorch = fmt::format("{}\nmodel = peft.get_peft_model(model, peft.{})",
+                             quantised_base ? loads : "model.to(torch." + type + ")", config),
       .hugging_face = fmt::format("{}{}\npeft_config={}  # TRL's SFTTrainer",
                                   quantised_base ? quantised : wide, scales, config),
       .axolotl = fmt::format("adapter: {}\nlora_r: 16\nlora_alpha: 32\nlora_target_linear: true{}",
@@ -287,7 +307,13 @@ Measure Measures::micro_batch(std::int64_t size) const {
               "per_device_train_batch_size={}, gradient_accumulation_steps={}", size, accumulate)};
 }
 
+bool trainer_lacks(const Measure& measure, std::span<const Measure> taken) {
+  if (!measure.hugging_face.empty()) return false;
+  return measure.deepspeed.empty() || measures_detail::takes_fsdp(taken);
+}
+
 std::string deepspeed_argument(std::span<const Measure> measures) {
+  if (measures_detail::takes_fsdp(measures)) return {};
   std::vector<std::string> entries;
   int stage = 0;
   for (const Measure& measure : measures) {

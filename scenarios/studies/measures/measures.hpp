@@ -49,8 +49,11 @@ struct Measure {
   [[nodiscard]] bool changes_numbers() const { return !numbers.empty(); }
 };
 
+// Whether Hugging Face's trainers have no setting for a measure beside the others that are `taken`:
+// what only DeepSpeed has does not go with FSDP.
+[[nodiscard]] bool trainer_lacks(const Measure& measure, std::span<const Measure> taken);
 // Returns the argument of Hugging Face's trainers that takes the measures' entries of DeepSpeed's
-// configuration; empty where none has one.
+// configuration; empty where none has one, and with FSDP.
 [[nodiscard]] std::string deepspeed_argument(std::span<const Measure> measures);
 
 // The measures that make sense for one scenario. The scenario, its document and its model outlive
@@ -106,6 +109,8 @@ class Measures {
   [[nodiscard]] std::vector<Override> overrides(const std::vector<Measure>& measures) const;
 
  private:
+  // Whether DeepSpeed's settings say the same: ranks hold the whole model, or DeepSpeed divides it.
+  [[nodiscard]] bool takes_deepspeed() const;
   [[nodiscard]] bool has_policy(std::string_view name) const;
   [[nodiscard]] bool trains_graph() const;
   [[nodiscard]] bool moves_activations() const;

@@ -51,7 +51,9 @@ std::optional<Measure> Measures::offload_optimizer() const {
       .text = "offload_optimizer",
       .policies = {policy_item("offload_optimizer")},
       .pytorch = state_measures_detail::offloaded_optimizer(scenario_.training.optimizer),
-      .deepspeed = "\"offload_optimizer\": {\"device\": \"cpu\", \"pin_memory\": True}",
+      .deepspeed = takes_deepspeed()
+                       ? "\"offload_optimizer\": {\"device\": \"cpu\", \"pin_memory\": True}"
+                       : "",
       .zero_stage = 2};
 }
 
@@ -60,9 +62,12 @@ Measure Measures::offload_optimizer_part(std::int64_t percent) const {
   return {.kind = MeasureKind::kOffloadOptimizer,
           .text = fmt::format("offload_optimizer(ratio {})", part),
           .policies = {policy_item("offload_optimizer", "ratio", part)},
-          .deepspeed = fmt::format("\"offload_optimizer\": {{\"device\": \"cpu\", \"pin_memory\": "
-                                   "True, \"ratio\": {}}}",
-                                   part),
+          .deepspeed =
+              takes_deepspeed()
+                  ? fmt::format("\"offload_optimizer\": {{\"device\": \"cpu\", \"pin_memory\": "
+                                "True, \"ratio\": {}}}",
+                                part)
+                  : "",
           .zero_stage = 3};
 }
 
