@@ -118,8 +118,11 @@ Failure report_failure(const TrainingGraph& graph, const Compiled& compiled, con
   Failure failure;
   failure_report_detail::fill_place(failure, names, run);
   if (!run.failed_allocation.valid()) return failure;
-  // Parameters, inputs and buffers are allocated before the first operator runs.
-  if (names.is_initial(run.failed_allocation)) failure.op.clear();
+  // Parameters, inputs and buffers are allocated before the first operator runs. Those that were
+  // offloaded are also allocated in a step, when they are fetched.
+  const auto ran = program.opcode.begin() + run.failed_instruction;
+  const bool runs = std::find(program.opcode.begin(), ran, Opcode::kLaunch) != ran;
+  if (names.is_initial(run.failed_allocation) && !runs) failure.op.clear();
   const Allocation& allocation = program.allocations[run.failed_allocation];
   const std::string tensor = names.tensor_of(run.failed_allocation);
   const std::string requested_for =

@@ -279,6 +279,24 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("a parameter that finds no room when it is fetched is missed in that step") {
+    const auto reason_with = [](const char* capacity, const char* policies) {
+      const Failed failed(fmt::format(
+          "{{version: 1, model: gpt2, hardware: {{gpu: h100-sxm-80gb, hbm: {{capacity: {}}}}}, "
+          "training: {{sequence: 256, precision: fp32}}, policies: [{}]}}",
+          capacity, policies));
+      REQUIRE(failed.point.failure);
+      return failed.point.failure->reason;
+    };
+    const std::string fetched = reason_with(
+        "1200MiB", "offload_optimizer, offload_parameters, checkpoint_every: {period: 1}");
+    CHECK(fetched.find("in step 1, forward") != std::string::npos);
+    CHECK(fetched.find("are live") != std::string::npos);
+    const std::string placed = reason_with("800MiB", "");
+    CHECK(placed.find("before the first step") != std::string::npos);
+    CHECK(placed.find("are placed") != std::string::npos);
+  }
+
   TEST_CASE("checkpoints that are advised beside adapters are not reentrant") {
     const Failed failed(
         "{version: 1, model: llama-3-8b, hardware: rtx-4090, training: {micro_batch: 1, sequence: "
