@@ -150,13 +150,15 @@ void try_other_numbers(Trials& trials, const Measures& measures) {
 }
 
 // Returns the measures that affect no result: other optimizer kernels leave what forward and
-// backward take.
-std::vector<Measure> details_for(const Measures& measures, const PointResult& point) {
+// backward take, unless backward runs them.
+std::vector<Measure> details_for(const Measures& measures, const TrainingGraph& training,
+                                 const PointResult& point) {
   std::vector<Measure> details = measures.details();
   const auto needs_more = [&](Phase phase) {
     return point.run.phase_live[static_cast<std::size_t>(phase)].bytes > point.usable();
   };
-  if (needs_more(Phase::kForward) || needs_more(Phase::kBackward)) {
+  const bool in_backward = !training.updates_in_backward && needs_more(Phase::kBackward);
+  if (needs_more(Phase::kForward) || in_backward) {
     std::erase_if(details, [](const Measure& measure) {
       return measure.kind == MeasureKind::kOptimizerKernels;
     });
@@ -179,7 +181,9 @@ void try_all(Trials& trials, const Measures& measures, const OriginalPoint& orig
     if (try_in_turn(trials, std::move(of_allocator), &compiled)) return;
   }
   const bool activations_suffice = model_fits(scenario, point);
-  if (activations_suffice && try_in_turn(trials, details_for(measures, point), nullptr)) return;
+  if (activations_suffice &&
+      try_in_turn(trials, details_for(measures, original.model.training, point), nullptr))
+    return;
   try_policies(trials, measures, activations_suffice);
   if (trials.will_do()) return;
   search_least_policies(trials, measures, original.model.training.blocks);

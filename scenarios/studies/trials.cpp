@@ -53,6 +53,8 @@ class ChangedPoint {
   [[nodiscard]] std::optional<RunResult> too_large_stage() const {
     const std::size_t stage = fullest_stage(original_.result);
     if (stage >= model().stages.size()) return std::nullopt;
+    // Regions that double take more without a limit than they need.
+    if (scenario_.allocator->traits().grows_by_doubling) return std::nullopt;
     return run_of_too_large_stage(scenario_, *model().stages[stage]);
   }
 

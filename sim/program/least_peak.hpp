@@ -6,10 +6,10 @@
 
 namespace tidemark {
 
-// Returns bytes of allocations, as requested, that every run of the program holds on the device at
-// some moment: the most that are live if each free takes effect when it is issued. A free that
-// waits for another stream takes effect later, and allocations are made in the order of issue. Runs
-// that evict may hold less.
+// Returns the most bytes of allocations, as requested, that a run of the program holds on the
+// device at a time. They are allocated in the order of issue, and a free counts where it is issued:
+// what waits for another stream's event is no longer live, but the allocator cannot hand it out
+// yet. So every run without eviction holds as much; one that evicts may hold less.
 [[nodiscard]] Bytes least_peak(const StepProgram& program);
 
 }  // namespace tidemark

@@ -144,6 +144,7 @@ void PointSimulation::run_on_device() {
   point_.run = ran_ && !ran_->unlimited ? take_run() : run_keeping(point_.usable(), &memory);
   point_.status = point_status(point_.run.status);
   if (point_.status != PointStatus::kFits) run_without_limit(memory);
+  ran_.reset();  // a longer program may follow
   for (std::size_t i = 0; i < spec_.policies.size(); ++i) {
     if (!std::holds_alternative<std::unique_ptr<EvictionPolicy>>(spec_.policies[i])) continue;
     point_.policies[i].decided = point_.run.evictions;
@@ -292,7 +293,8 @@ void PointSimulation::examine_run() {
   }
   point_.peak = report_peak(model_.training, compiled_, scratch_, point_.run.live,
                             options_.largest_tensors, timeline_.last_step_begin);
-  std::string remark = remark_on_updates(model_.training, program, point_.run.live.bytes);
+  std::string remark =
+      remark_on_updates(model_.training, program, compiled_.order, point_.run.live);
   if (!remark.empty()) point_.warnings.push_back(std::move(remark));
   const std::uint32_t without_workspace = point_.run.live_without_workspace.instruction;
   if (without_workspace != kNoInstruction) {

@@ -149,25 +149,35 @@ std::vector<std::string> warnings_of_point(const StepSpec& spec, const TrainedMo
 }
 
 std::string remark_on_updates(const TrainingGraph& training, const StepProgram& program,
-                              Bytes peak) {
-  if (!training.updates_in_backward) return {};
+                              const ProgramOrder& order, const Peak& peak) {
+  if (!training.updates_in_backward || peak.instruction >= program.size()) return {};
+  const auto updates = [&](OperatorId op) {
+    return training.operators[op].part == OperatorPart::kUpdate;
+  };
+  // An update's states and temporaries may make the peak.
+  if (updates(order.at[program.position[peak.instruction]].op)) return {};
   Bytes live;
   Bytes used_up;  // gradients of the last step that the optimizer would otherwise wait for
-  for (std::size_t i = 0; i < program.size(); ++i) {
+  for (std::uint32_t i = 0; i < program.size(); ++i) {
+    const bool last_step = program.slot[program.position[i].index()].last_step;
+    const bool launches = program.opcode[i] == Opcode::kLaunch;
+    if (last_step && launches && i < peak.instruction && updates(OperatorId(program.subject[i])))
+      return {};
     const bool frees = program.opcode[i] == Opcode::kFree;
     if (!frees && program.opcode[i] != Opcode::kAllocate) continue;
     const Allocation& allocation = program.allocations[AllocationId(program.subject[i])];
     if (allocation.tier != Tier::kDevice) continue;
     live += frees ? -allocation.bytes : allocation.bytes;
-    if (!program.slot[program.position[i].index()].last_step) continue;
+    if (!last_step) continue;
     if (frees && allocation.role == Role::kGradient) used_up += allocation.bytes;
-    if (live + used_up > peak) return {};
+    if (live + used_up > peak.bytes) return {};
   }
-  // One optimizer for all would also have up to three temporaries of all gradients, in fp32.
+  // One optimizer for all would also have up to three temporaries of all gradients, in fp32; where
+  // they might make the peak nothing is said.
   constexpr std::int64_t kTemporaries = 3 * 2;
-  if (live + used_up + used_up * kTemporaries > peak) return {};
-  return "optimizer_in_backward leaves the peak as it is: the peak lies before backward has "
-         "completed the gradients that the policy drops; it lowers what is live later";
+  if (live + used_up + used_up * kTemporaries > peak.bytes) return {};
+  return "optimizer_in_backward leaves the peak as it is: the peak lies before the first gradient "
+         "that the policy drops; only what is live later is less";
 }
 
 }  // namespace tidemark

@@ -5,8 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "graph/analysis/program_order.hpp"
 #include "graph/ir/graph.hpp"
 #include "graph/ir/training_graph.hpp"
+#include "sim/engine/run_result.hpp"
 #include "sim/program/step_program.hpp"
 #include "sim/step/step_spec.hpp"
 #include "sim/step/trained_model.hpp"
@@ -29,10 +31,12 @@ void warn_of_training(const StepSpec& spec, const Graph& graph, const TrainingGr
 [[nodiscard]] std::vector<std::string> warnings_of_point(const StepSpec& spec,
                                                          const TrainedModel& model);
 
-// Returns a sentence where updates within backward certainly leave the peak of a run as it is: with
-// the gradients that they have used up, and the temporaries of one optimizer for all, no moment of
-// the last step would hold more than `peak`, the most live bytes. Empty otherwise.
+// Returns a sentence where updates within backward certainly leave the peak of a run as it is. No
+// update has run in the last step before it, so that it is there without the policy, too. And no
+// moment of that step would hold more with the gradients that updates have used up, and with the
+// temporaries of one optimizer for all. Empty otherwise.
 [[nodiscard]] std::string remark_on_updates(const TrainingGraph& training,
-                                            const StepProgram& program, Bytes peak);
+                                            const StepProgram& program, const ProgramOrder& order,
+                                            const Peak& peak);
 
 }  // namespace tidemark

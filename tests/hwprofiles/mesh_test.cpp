@@ -163,6 +163,14 @@ TEST_SUITE("unit") {
     const Mesh four = data_mesh(4, pcie);
     CHECK(InterconnectModel(pcie, four).duration({.bytes = Bytes(100'000'000)}).count() ==
           130'000 + 10'000'000);
+    // So do two pairs, but not the pairs of two hosts.
+    const Mesh pairs({2, 1, 2, 1, 1, 1}, 4, LinkKind::kPcie);
+    CHECK(InterconnectModel(pcie, pairs).duration({.bytes = Bytes(100'000'000)}).count() ==
+          130'000 + 6'666'667);
+    const Mesh apart({2, 1, 2, 1, 1, 1}, 2, LinkKind::kPcie);
+    CHECK(InterconnectModel(pcie, apart)
+              .duration({.group = MeshDimension::kTensor, .bytes = Bytes(100'000'000)})
+              .count() == 130'000 + 3'333'333);
     pcie.links.peer_to_peer = true;
     CHECK(InterconnectModel(pcie, four).duration({.bytes = Bytes(100'000'000)}).count() ==
           130'000 + 5'000'000);

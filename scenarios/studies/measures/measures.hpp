@@ -82,9 +82,8 @@ class Measures {
   [[nodiscard]] Measure offload_optimizer_part(std::int64_t percent) const;
   [[nodiscard]] std::optional<Measure> offload_parameters() const;
 
-  // Updates each parameter as soon as backward has its gradient; none where gradients are
-  // accumulated, and where several ranks hold the whole model, unless
-  // it is taken together with sharding().
+  // Updates each parameter as soon as backward has its gradient. None where gradients are
+  // accumulated, and where several ranks hold the whole model and no sharding() is taken with it.
   [[nodiscard]] std::optional<Measure> optimizer_in_backward(bool with_sharding = false) const;
 
   // Optimizers with smaller states and narrower types. They change the numbers that training
