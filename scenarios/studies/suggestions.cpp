@@ -59,9 +59,9 @@ void search_micro_batch(Trials& trials, const Measures& measures, const Candidat
   trials.drop_from(first, best, true);
 }
 
-// Bisects for the least of 1 .. `all` - 1 with which a measure that helps as a whole still fits:
-// more of it takes less memory.
-void search_least(Trials& trials, const std::function<Measure(std::int64_t)>& measure,
+// Bisects for the least of 1 .. `all` - 1 with which a measure that helps as a whole still fits,
+// alone or with others: more of it takes less memory.
+void search_least(Trials& trials, const std::function<Candidate(std::int64_t)>& with,
                   std::int64_t all) {
   const std::size_t first = trials.size();
   std::optional<std::size_t> least;
@@ -69,7 +69,7 @@ void search_least(Trials& trials, const std::function<Measure(std::int64_t)>& me
   std::int64_t fits = all;
   while (fits - fails > 1) {
     const std::int64_t middle = fails + (fits - fails) / 2;
-    const bool helps = trials.run({measure(middle)});
+    const bool helps = trials.run(with(middle));
     (helps ? fits : fails) = middle;
     if (helps) least = trials.size() - 1;
   }
@@ -79,20 +79,33 @@ void search_least(Trials& trials, const std::function<Measure(std::int64_t)>& me
 // Tries less of what fits: recomputing every block or offloading everything may be too much.
 void search_least_policies(Trials& trials, const Measures& measures, std::int64_t blocks) {
   constexpr std::int64_t kPercent = 5;  // offloaded parts are multiples of it
-  if (trials.fits_alone(MeasureKind::kRecompute)) {
+  const bool recomputes = trials.fits_alone(MeasureKind::kRecompute);
+  if (recomputes) {
     search_least(
-        trials, [&](std::int64_t count) { return measures.recompute_first(count); }, blocks);
+        trials, [&](std::int64_t count) { return Candidate{measures.recompute_first(count)}; },
+        blocks);
   }
   if (trials.fits_alone(MeasureKind::kOffloadActivations)) {
     search_least(
-        trials, [&](std::int64_t part) { return measures.offload_part(part * kPercent); },
+        trials,
+        [&](std::int64_t part) { return Candidate{measures.offload_part(part * kPercent)}; },
         100 / kPercent);
   }
-  if (trials.fits_alone(MeasureKind::kOffloadOptimizer)) {
-    search_least(
-        trials, [&](std::int64_t part) { return measures.offload_optimizer_part(part * kPercent); },
-        100 / kPercent);
-  }
+  if (!trials.fits_alone(MeasureKind::kOffloadOptimizer)) return;
+  const auto states = [&](std::int64_t part) {
+    return measures.offload_optimizer_part(part * kPercent);
+  };
+  search_least(
+      trials, [&](std::int64_t part) { return Candidate{states(part)}; }, 100 / kPercent);
+  // Recomputation leaves less to offload, and may take less time than that.
+  const std::optional<Measure> recompute = measures.recompute();
+  if (recomputes || !recompute || !trials.is_short()) return;
+  search_least(
+      trials,
+      [&](std::int64_t part) {
+        return Candidate{*recompute, states(part)};
+      },
+      100 / kPercent);
 }
 
 // Returns whether the memory that stays on the device in every step fits, whatever is done about

@@ -14,8 +14,8 @@ namespace tidemark {
 //   2  changes that affect no result and hardly the time: zero_grad none, other optimizer kernels
 //   3  recomputation, offloading of activations, of optimizer states and of parameters, sharding
 //      (FSDP) where several ranks hold the whole model, and their combinations where less does not
-//      suffice; then, by bisection, the fewest blocks that must be
-//      recomputed and the least part that must be offloaded
+//      suffice; then, by bisection, the fewest blocks that must be recomputed and the least part
+//      that must be offloaded; of states also beside recomputation, where a simulation is short
 //   4  changes of the numbers that training computes: optimizers with smaller states, narrower
 //      types, alone and with recomputation
 //   5  the largest smaller micro_batch that can be accumulated to the same samples per step, found

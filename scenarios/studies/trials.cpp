@@ -131,8 +131,8 @@ std::int64_t operators_of(const TrainedModel& model) {
 Trials::Trials(const Measures& measures, const OriginalPoint& original)
     : measures_(measures),
       original_(original),
-      is_long_(operators_of(original.model) >
-               kMostOperators / std::max<std::int64_t>(original.scenario.training.accumulate, 1)) {}
+      operators_(operators_of(original.model) *
+                 std::max<std::int64_t>(original.scenario.training.accumulate, 1)) {}
 
 bool Trials::run(const Candidate& candidate, const Compiled* compiled) {
   try {

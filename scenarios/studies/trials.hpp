@@ -49,7 +49,9 @@ class Trials {
   [[nodiscard]] bool unchanged_fits() const;
   // Returns whether what fits will do: a step of very many operators is not simulated further times
   // once something fits that leaves the numbers as they are.
-  [[nodiscard]] bool will_do() const { return is_long_ && unchanged_fits(); }
+  [[nodiscard]] bool will_do() const { return operators_ > kMostOperators && unchanged_fits(); }
+  // Returns whether a simulation is so short that more than the usual ones may be tried.
+  [[nodiscard]] bool is_short() const { return operators_ <= kMostOperators / 5; }
   // Returns whether a single measure of this kind fits.
   [[nodiscard]] bool fits_alone(MeasureKind kind) const;
 
@@ -68,7 +70,7 @@ class Trials {
 
   const Measures& measures_;
   const OriginalPoint& original_;
-  bool is_long_;
+  std::int64_t operators_;  // of the step, over its micro-batches
   std::vector<Tried> tried_;
 };
 

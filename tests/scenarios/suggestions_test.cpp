@@ -279,6 +279,26 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("recomputation with a part of the states moved may be faster than moving them alone") {
+    const Failed failed(
+        "{version: 1, model: llama-2-70b, hardware: {gpu: h100-sxm-80gb, count: 16}, training: "
+        "{micro_batch: 1, sequence: 4096, accumulate: 4}, policies: [{tensor_parallel: {size: 4}}, "
+        "{pipeline: {size: 4, schedule: zb-h1}}]}");
+    const Suggestion* alone = nullptr;
+    const Suggestion* both = nullptr;
+    for (const Suggestion& suggestion : failed.tried) {
+      if (!suggestion.fits) continue;
+      if (suggestion.change.starts_with("offload_optimizer(")) alone = &suggestion;
+      if (suggestion.change.starts_with("checkpoint_every(period 1) + offload_optimizer("))
+        both = &suggestion;
+    }
+    REQUIRE(alone != nullptr);
+    REQUIRE(both != nullptr);
+    CHECK(both->tokens_per_second > 1.2 * alone->tokens_per_second);
+    CHECK(failed.follow(*both).status == PointStatus::kFits);
+    CHECK(best_that_fits(failed.tried)->change == both->change);
+  }
+
   TEST_CASE("a parameter that finds no room when it is fetched is missed in that step") {
     const auto reason_with = [](const char* capacity, const char* policies) {
       const Failed failed(fmt::format(
