@@ -71,18 +71,14 @@ Base base_of(Value document, const Environment& environment, int count) {
   return base;
 }
 
-bool has_kind(const Recipe& recipe, MeasureKind kind) {
-  return std::any_of(recipe.measures.begin(), recipe.measures.end(),
-                     [&](const Measure& measure) { return measure.kind == kind; });
-}
-
 // Whether a recipe leaves the precision, or the optimizer, of the base.
 bool keeps_precision(const Recipe& recipe) {
-  return !has_kind(recipe, MeasureKind::kPrecision) && !has_kind(recipe, MeasureKind::kAdapters);
+  return !takes(recipe.measures, MeasureKind::kPrecision) &&
+         !takes(recipe.measures, MeasureKind::kAdapters);
 }
 bool keeps_optimizer(const Recipe& recipe) {
-  return !has_kind(recipe, MeasureKind::kOptimizer) &&
-         !has_kind(recipe, MeasureKind::kOffloadOptimizer);
+  return !takes(recipe.measures, MeasureKind::kOptimizer) &&
+         !takes(recipe.measures, MeasureKind::kOffloadOptimizer);
 }
 
 // Returns the settings of a list of measures, one source of them after the other.

@@ -124,7 +124,7 @@ void ShardedStep::add_reduction(Unit& unit, MicroBatch micro, std::vector<Operat
   }
 }
 
-// Where a reduction's copies run: DeepSpeed's without overlap_comm on compute's own stream.
+// Returns where a reduction's copies run: DeepSpeed has no other stream without overlap_comm.
 Executor ShardedStep::reducer() const {
   const bool apart = options_.zero == nullptr || options_.zero->overlap;
   return apart ? Executor::kReduction : Executor::kDevice;

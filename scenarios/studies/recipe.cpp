@@ -116,10 +116,6 @@ std::vector<Combination> combinations_of(RecipeMethod method, RecipeMethod own,
   } else {
     return {};
   }
-  const auto takes = [](const Combination& combination, MeasureKind kind) {
-    return std::any_of(combination.measures.begin(), combination.measures.end(),
-                       [&](const Measure& measure) { return measure.kind == kind; });
-  };
   const bool goes_unsharded = measures.optimizer_in_backward().has_value();
   std::vector<Combination> result;
   for (const std::vector<Measure>& state : states) {
@@ -128,8 +124,8 @@ std::vector<Combination> combinations_of(RecipeMethod method, RecipeMethod own,
                   measures.sharding()})) {
       Combination& made = result.emplace_back(Combination{.method = method, .measures = state});
       made.measures.insert(made.measures.end(), less.begin(), less.end());
-      if (!goes_unsharded && takes(made, MeasureKind::kOptimizerInBackward) &&
-          !takes(made, MeasureKind::kSharding)) {
+      if (!goes_unsharded && takes(made.measures, MeasureKind::kOptimizerInBackward) &&
+          !takes(made.measures, MeasureKind::kSharding)) {
         result.pop_back();
       }
     }

@@ -164,13 +164,14 @@ void try_other_numbers(Trials& trials, const Measures& measures) {
 
 // Returns the measures that affect no result: other optimizer kernels leave what forward and
 // backward take, unless backward runs them.
-std::vector<Measure> details_for(const Measures& measures, const TrainingGraph& training,
-                                 const PointResult& point) {
+std::vector<Measure> details_for(const Measures& measures, const OriginalPoint& original) {
+  const PointResult& point = original.result;
   std::vector<Measure> details = measures.details();
   const auto needs_more = [&](Phase phase) {
     return point.run.phase_live[static_cast<std::size_t>(phase)].bytes > point.usable();
   };
-  const bool in_backward = !training.updates_in_backward && needs_more(Phase::kBackward);
+  const bool in_backward =
+      !original.model.training.updates_in_backward && needs_more(Phase::kBackward);
   if (needs_more(Phase::kForward) || in_backward) {
     std::erase_if(details, [](const Measure& measure) {
       return measure.kind == MeasureKind::kOptimizerKernels;
@@ -179,8 +180,8 @@ std::vector<Measure> details_for(const Measures& measures, const TrainingGraph& 
   return details;
 }
 
-void try_all(Trials& trials, const Measures& measures, const OriginalPoint& original,
-             const PointResult& point) {
+void try_all(Trials& trials, const Measures& measures, const OriginalPoint& original) {
+  const PointResult& point = original.result;
   const Scenario& scenario = original.scenario;
   const Bytes live = point.run.most_live;
   std::vector<Measure> of_allocator;
@@ -194,9 +195,7 @@ void try_all(Trials& trials, const Measures& measures, const OriginalPoint& orig
     if (try_in_turn(trials, std::move(of_allocator), &compiled)) return;
   }
   const bool activations_suffice = model_fits(scenario, point);
-  if (activations_suffice &&
-      try_in_turn(trials, details_for(measures, original.model.training, point), nullptr))
-    return;
+  if (activations_suffice && try_in_turn(trials, details_for(measures, original), nullptr)) return;
   try_policies(trials, measures, activations_suffice);
   if (trials.will_do()) return;
   search_least_policies(trials, measures, original.model.training.blocks);
@@ -226,7 +225,7 @@ std::vector<Suggestion> suggest_changes(const Value& document, const Scenario& s
   const Measures measures(document, scenario, model);
   const OriginalPoint original{document, scenario, model, environment, point};
   Trials trials(measures, original);
-  suggestions_detail::try_all(trials, measures, original, point);
+  suggestions_detail::try_all(trials, measures, original);
   return std::move(trials).ranked();
 }
 

@@ -18,15 +18,6 @@ namespace tidemark {
 namespace trials_detail {
 namespace {
 
-// Returns the stage that takes most of its device, as the figures of a point are its own.
-std::size_t fullest_stage(const PointResult& point) {
-  const auto fullest = std::max_element(point.stages.begin(), point.stages.end(),
-                                        [](const StageResult& a, const StageResult& b) {
-                                          return a.point.device_used() < b.point.device_used();
-                                        });
-  return static_cast<std::size_t>(fullest - point.stages.begin());
-}
-
 // A scenario with a candidate, and the model that it trains.
 class ChangedPoint {
  public:
@@ -51,7 +42,7 @@ class ChangedPoint {
   // Returns the figures of the stage that was the fullest in the original, if it cannot fit.
   // Nothing otherwise, and without stages.
   [[nodiscard]] std::optional<RunResult> too_large_stage() const {
-    const std::size_t stage = fullest_stage(original_.result);
+    const std::size_t stage = fullest_stage(original_.result.stages);
     if (stage >= model().stages.size()) return std::nullopt;
     // Regions that double take more without a limit than they need.
     if (scenario_.allocator->traits().grows_by_doubling) return std::nullopt;
@@ -183,12 +174,10 @@ bool Trials::seems_to_fit(const Candidate& candidate) const {
 }
 
 bool Trials::less_fits(const Candidate& candidate) const {
-  const auto has = [&](MeasureKind kind) {
-    return std::any_of(candidate.begin(), candidate.end(),
-                       [&](const Measure& measure) { return measure.kind == kind; });
-  };
   return std::any_of(tried_.begin(), tried_.end(), [&](const Tried& tried) {
-    return tried.suggestion.fits && std::all_of(tried.kinds.begin(), tried.kinds.end(), has);
+    return tried.suggestion.fits &&
+           std::all_of(tried.kinds.begin(), tried.kinds.end(),
+                       [&](MeasureKind kind) { return takes(candidate, kind); });
   });
 }
 

@@ -184,7 +184,6 @@ void PointSimulation::run_without_limit(const OutOfMemory& memory) {
                     format_bytes(point_.context), format_bytes(point_.capacity));
   }
   const RunResult failed = point_.run;
-  left_.reset();
   const RunResult unlimited = ran_ ? take_run() : run_keeping(kUnlimited, nullptr);
   point_.run = with_failure(unlimited, failed);
   const bool evicts = compiled_.eviction != nullptr && failed.status == RunStatus::kOutOfMemory;

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "graph/analysis/pipeline_schedule.hpp"
-#include "sim/program/least_peak.hpp"
+#include "sim/program/live_peak.hpp"
 #include "sim/result/deadlock.hpp"
 #include "sim/step/arrivals.hpp"
 #include "sim/step/compile.hpp"
@@ -110,7 +110,7 @@ class StagesSimulation {
   PointResult run(PointDetail* detail) {
     if (!find_arrivals()) return deadlocked(detail);
     examine_stages(detail != nullptr);
-    const std::size_t shown = shown_stage();
+    const std::size_t shown = fullest_stage(stages_);
     PointResult point = stage_point(shown, options_, detail);
     if (detail != nullptr) {
       detail->model = model_.stages[shown];
@@ -135,7 +135,6 @@ class StagesSimulation {
   [[nodiscard]] bool find_arrivals();
   [[nodiscard]] PointResult deadlocked(PointDetail* detail);
   void examine_stages(bool keeps_timelines);
-  [[nodiscard]] std::size_t shown_stage() const;
   [[nodiscard]] PointResult stage_point(std::size_t stage, const SimulateOptions& options,
                                         PointDetail* detail);
   void add_stages(PointDetail& detail);
@@ -271,22 +270,6 @@ void StagesSimulation::examine_stages(bool keeps_timelines) {
   }
 }
 
-// Returns the stage with the most device memory, of those that do not fit if there are any.
-std::size_t StagesSimulation::shown_stage() const {
-  std::size_t shown = 0;
-  for (std::size_t s = 1; s < stages_.size(); ++s) {
-    const PointResult& most = stages_[shown].point;
-    const PointResult& point = stages_[s].point;
-    const bool fails = point.status != PointStatus::kFits;
-    if (fails != (most.status != PointStatus::kFits)) {
-      if (fails) shown = s;
-    } else if (point.device_used() > most.device_used()) {
-      shown = s;
-    }
-  }
-  return shown;
-}
-
 // Gives each stage's program and timeline to the detail.
 void StagesSimulation::add_stages(PointDetail& detail) {
   for (std::size_t s = 0; s < timelines_.size(); ++s) {
@@ -365,10 +348,25 @@ void StagesSimulation::average(PointResult& point) const {
 }  // namespace
 }  // namespace simulate_stages_detail
 
+std::size_t fullest_stage(std::span<const StageResult> stages) {
+  std::size_t fullest = 0;
+  for (std::size_t s = 1; s < stages.size(); ++s) {
+    const PointResult& most = stages[fullest].point;
+    const PointResult& point = stages[s].point;
+    const bool fails = point.status != PointStatus::kFits;
+    if (fails != (most.status != PointStatus::kFits)) {
+      if (fails) fullest = s;
+    } else if (point.device_used() > most.device_used()) {
+      fullest = s;
+    }
+  }
+  return fullest;
+}
+
 std::optional<RunResult> run_of_too_large_stage(const StepSpec& spec, const TrainedModel& stage) {
   Compiled compiled = compile(spec, stage);
   const Bytes usable = spec.device.hbm.capacity - process_overhead(spec);
-  if (compiled.eviction != nullptr || least_peak(compiled.program) <= usable) return std::nullopt;
+  if (compiled.eviction != nullptr || live_peak(compiled.program) <= usable) return std::nullopt;
   compiled.arrivals = arrivals_at_once(compiled.program);
   Scratch scratch;
   return run_compiled(spec, compiled, scratch, kUnlimited, false);

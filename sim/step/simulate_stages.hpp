@@ -1,11 +1,17 @@
 // Simulates the stages of a pipeline, one rank for each.
 #pragma once
 
+#include <cstddef>
 #include <optional>
+#include <span>
 
 #include "sim/step/simulate.hpp"
 
 namespace tidemark {
+
+// Returns the stage with the most device memory, of those that do not fit if there are any; 0
+// without stages.
+[[nodiscard]] std::size_t fullest_stage(std::span<const StageResult> stages);
 
 // Returns the figures of a stage that cannot fit whatever the other stages do: those of a run with
 // unlimited memory in which nothing that it receives keeps it waiting. Nothing where it may fit.

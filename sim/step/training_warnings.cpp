@@ -8,6 +8,7 @@
 
 #include "hwprofiles/assumed_figures.hpp"
 #include "hwprofiles/device_profile.hpp"
+#include "sim/program/live_peak.hpp"
 #include "sim/step/step_device.hpp"
 
 namespace tidemark {
@@ -163,13 +164,13 @@ std::string remark_on_updates(const TrainingGraph& training, const StepProgram& 
     const bool launches = program.opcode[i] == Opcode::kLaunch;
     if (last_step && launches && i < peak.instruction && updates(OperatorId(program.subject[i])))
       return {};
-    const bool frees = program.opcode[i] == Opcode::kFree;
-    if (!frees && program.opcode[i] != Opcode::kAllocate) continue;
-    const Allocation& allocation = program.allocations[AllocationId(program.subject[i])];
-    if (allocation.tier != Tier::kDevice) continue;
-    live += frees ? -allocation.bytes : allocation.bytes;
+    const Bytes change = live_change(program, i);
+    live += change;
     if (!last_step) continue;
-    if (frees && allocation.role == Role::kGradient) used_up += allocation.bytes;
+    const bool drops =
+        change < Bytes(0) &&
+        program.allocations[AllocationId(program.subject[i])].role == Role::kGradient;
+    if (drops) used_up -= change;
     if (live + used_up > peak.bytes) return {};
   }
   // One optimizer for all would also have up to three temporaries of all gradients, in fp32; where

@@ -108,13 +108,9 @@ TEST_SUITE("unit") {
                    {RecipeMethod::kFull}, 1);
     int in_backward = 0;
     for (const Recipe& recipe : found.fitting) {
-      const auto takes = [&](MeasureKind kind) {
-        return std::any_of(recipe.measures.begin(), recipe.measures.end(),
-                           [&](const Measure& m) { return m.kind == kind; });
-      };
-      if (!takes(MeasureKind::kOptimizerInBackward)) continue;
+      if (!takes(recipe.measures, MeasureKind::kOptimizerInBackward)) continue;
       ++in_backward;
-      CHECK(takes(MeasureKind::kSharding));
+      CHECK(takes(recipe.measures, MeasureKind::kSharding));
       CHECK(recipe.point.run.status == RunStatus::kCompleted);
     }
     CHECK(in_backward > 0);

@@ -10,7 +10,7 @@
 
 #include "graph/core/document.hpp"
 #include "scenarios/read/environment.hpp"
-#include "sim/program/least_peak.hpp"
+#include "sim/program/live_peak.hpp"
 #include "sim/step/run_compiled.hpp"
 #include "sim/step/simulate.hpp"
 
@@ -365,7 +365,7 @@ TEST_SUITE("unit") {
         const std::vector<RunResult> together =
             run_stages(scenario, compiled.stages, scratch, kUnlimited);
         for (std::size_t s = 0; s < together.size(); ++s) {
-          CHECK(least_peak(compiled.stages[s].program) == together[s].most_live);
+          CHECK(live_peak(compiled.stages[s].program) == together[s].most_live);
         }
       }
     }

@@ -29,11 +29,6 @@ bool has_batch_norm(const TrainingGraph& graph) {
   });
 }
 
-bool takes_fsdp(std::span<const Measure> measures) {
-  return std::any_of(measures.begin(), measures.end(),
-                     [](const Measure& measure) { return measure.kind == MeasureKind::kSharding; });
-}
-
 }  // namespace
 }  // namespace measures_detail
 
@@ -143,7 +138,7 @@ Measure Measures::recompute_first(std::int64_t count) const {
   return measure;
 }
 
-bool Measures::takes_deepspeed() const {
+bool Measures::is_as_deepspeed() const {
   return !has_policy("fsdp") && !has_policy("distributed_optimizer") &&
          scenario_.mesh.size(MeshDimension::kTensor) == 1 &&
          scenario_.mesh.size(MeshDimension::kPipeline) == 1;
@@ -170,7 +165,7 @@ std::optional<Measure> Measures::offload_parameters() const {
   return Measure{.kind = MeasureKind::kOffloadParameters,
                  .text = "offload_parameters",
                  .policies = {policy_item("offload_parameters")},
-                 .deepspeed = takes_deepspeed()
+                 .deepspeed = is_as_deepspeed()
                                   ? "\"offload_param\": {\"device\": \"cpu\", \"pin_memory\": True}"
                                   : "",
                  .zero_stage = 3};
@@ -307,13 +302,18 @@ Measure Measures::micro_batch(std::int64_t size) const {
               "per_device_train_batch_size={}, gradient_accumulation_steps={}", size, accumulate)};
 }
 
+bool takes(std::span<const Measure> measures, MeasureKind kind) {
+  return std::any_of(measures.begin(), measures.end(),
+                     [&](const Measure& measure) { return measure.kind == kind; });
+}
+
 bool trainer_lacks(const Measure& measure, std::span<const Measure> taken) {
   if (!measure.hugging_face.empty()) return false;
-  return measure.deepspeed.empty() || measures_detail::takes_fsdp(taken);
+  return measure.deepspeed.empty() || takes(taken, MeasureKind::kSharding);
 }
 
 std::string deepspeed_argument(std::span<const Measure> measures) {
-  if (measures_detail::takes_fsdp(measures)) return {};
+  if (takes(measures, MeasureKind::kSharding)) return {};
   std::vector<std::string> entries;
   int stage = 0;
   for (const Measure& measure : measures) {

@@ -49,6 +49,9 @@ struct Measure {
   [[nodiscard]] bool changes_numbers() const { return !numbers.empty(); }
 };
 
+// Whether a measure of the kind is among them.
+[[nodiscard]] bool takes(std::span<const Measure> measures, MeasureKind kind);
+
 // Whether Hugging Face's trainers have no setting for a measure beside the others that are `taken`:
 // what only DeepSpeed has does not go with FSDP.
 [[nodiscard]] bool trainer_lacks(const Measure& measure, std::span<const Measure> taken);
@@ -109,7 +112,7 @@ class Measures {
 
  private:
   // Whether DeepSpeed's settings say the same: ranks hold the whole model, or DeepSpeed divides it.
-  [[nodiscard]] bool takes_deepspeed() const;
+  [[nodiscard]] bool is_as_deepspeed() const;
   [[nodiscard]] bool has_policy(std::string_view name) const;
   [[nodiscard]] bool trains_graph() const;
   [[nodiscard]] bool moves_activations() const;

@@ -51,7 +51,7 @@ std::optional<Measure> Measures::offload_optimizer() const {
       .text = "offload_optimizer",
       .policies = {policy_item("offload_optimizer")},
       .pytorch = state_measures_detail::offloaded_optimizer(scenario_.training.optimizer),
-      .deepspeed = takes_deepspeed()
+      .deepspeed = is_as_deepspeed()
                        ? "\"offload_optimizer\": {\"device\": \"cpu\", \"pin_memory\": True}"
                        : "",
       .zero_stage = 2};
@@ -63,7 +63,7 @@ Measure Measures::offload_optimizer_part(std::int64_t percent) const {
           .text = fmt::format("offload_optimizer(ratio {})", part),
           .policies = {policy_item("offload_optimizer", "ratio", part)},
           .deepspeed =
-              takes_deepspeed()
+              is_as_deepspeed()
                   ? fmt::format("\"offload_optimizer\": {{\"device\": \"cpu\", \"pin_memory\": "
                                 "True, \"ratio\": {}}}",
                                 part)
