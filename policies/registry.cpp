@@ -11,6 +11,7 @@
 #include "policies/adapt/entries.hpp"
 #include "policies/compress/entries.hpp"
 #include "policies/eviction/entries.hpp"
+#include "policies/kernels/entries.hpp"
 #include "policies/loss/entries.hpp"
 #include "policies/parallel/entries.hpp"
 #include "policies/recompute/entries.hpp"
@@ -43,6 +44,7 @@ PolicyRegistry::PolicyRegistry()
     : entries_{
           chunked_loss_entry(),
           fused_loss_entry(),
+          liger_kernels_entry(),
           adaptive_precision_entry(),
           layer_precision_entry(),
           distill_entry(),

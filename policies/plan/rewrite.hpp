@@ -16,9 +16,11 @@ namespace tidemark {
 struct PipelineOptions;  // policies/rewrite/pipeline.hpp
 
 // The stages of forward rewrites in the order of their application, whatever order the scenario
-// lists them in. Adapters come before the cuts among ranks, which divide them with their layer, and
-// quantisation behind: each rank quantises what it has.
+// lists them in. Kernels of a library replace the model's own code first. Adapters come before the
+// cuts among ranks, which divide them with their layer, and quantisation behind: each rank
+// quantises what it has.
 enum class ForwardStage {
+  kKernels,
   kFreeze,
   kAdapt,
   kExpert,

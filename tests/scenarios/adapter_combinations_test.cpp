@@ -59,6 +59,7 @@ const Words kMoves{"checkpoint_every: {period: 1}",
                    "zero: {stage: 2}",
                    "zero: {stage: 3}",
                    "tensor_parallel: {size: 2}",
+                   "liger_kernels",
                    "keep_all"};
 const Words kPrecisions{"fp32",          "bf16",      "fp16",      "bf16_mixed", "bf16_autocast",
                         "fp16_autocast", "fp8_mixed", "fp8_mixed", "fp16_mixed"};

@@ -80,6 +80,7 @@ std::string Draw::model() {
   }
   constexpr std::array kinds{"{residual: [layer_norm, {attention: {heads: 2}}]}",
                              "{residual: [layer_norm, {linear: 32}, gelu, {linear: 16}]}",
+                             "{residual: [{rms_norm: {eager: true}}, {linear: 16}]}",
                              "{dropout: 0.1}"};
   for (std::size_t i = 0; i < count; ++i)
     layers.emplace_back(of(kinds));

@@ -56,10 +56,13 @@ inline std::string listed(const std::string& name) {
 
 inline constexpr const char* kModels[] = {
     "{preset: gpt, layers: 4, width: 64, heads: 4, vocab: 256, sequence: 32, dropout: 0.1}",
-    "{preset: vgg11, classes: 10}", "{preset: resnet18, classes: 10}"};
+    "{preset: vgg11, classes: 10}", "{preset: resnet18, classes: 10}",
+    "{preset: llama-3.2-1b, layers: 3, width: 64, heads: 4, kv_heads: 2, ffn: 96, vocab: 256, "
+    "sequence: 32}"};
+inline constexpr const char* kLlama = kModels[3];
 
-inline bool is_gpt(std::string_view model) {
-  return model.find("gpt") != std::string_view::npos;
+inline bool is_language(std::string_view model) {
+  return model.find("gpt") != std::string_view::npos || model == kLlama;
 }
 
 inline constexpr std::string_view kInBackward = "optimizer_in_backward";
@@ -70,13 +73,20 @@ inline constexpr std::string_view kInBackward = "optimizer_in_backward";
 inline bool may_join(const PolicyEntry& entry, const std::vector<const PolicyEntry*>& chosen,
                      std::string_view model, bool accumulates) {
   const bool for_language = entry.name == "megatron_selective" || entry.name == "distill";
-  if (for_language && !is_gpt(model)) return false;
+  if (for_language && !is_language(model)) return false;
+  if (entry.name == "liger_kernels" && model != kLlama) return false;
   // One loss.
   static const std::set<std::string_view> kLosses{"chunked_loss", "fused_loss", "distill"};
   const bool has_loss = std::any_of(chosen.begin(), chosen.end(), [](const PolicyEntry* other) {
     return kLosses.contains(other->name);
   });
   if (has_loss && kLosses.contains(entry.name)) return false;
+  // The head of a language model has no adapter, which such a loss could not take with it.
+  const auto adapts_head = [&](const PolicyEntry* other) {
+    return (entry.name == "lora" && kLosses.contains(other->name)) ||
+           (other->name == "lora" && kLosses.contains(entry.name));
+  };
+  if (!is_language(model) && std::any_of(chosen.begin(), chosen.end(), adapts_head)) return false;
   if (entry.name == kInBackward && accumulates) return false;
   // Weights that are masked or rounded at each use are no parameters that a base could quantise,
   // and nothing is quantised twice.

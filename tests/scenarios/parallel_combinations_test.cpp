@@ -28,6 +28,7 @@ struct Combination {
   std::string_view tensor;
   std::string_view experts;
   std::string_view offload;
+  std::string_view kernels = {};
 };
 
 // A GPT ties its embedding to its head; a mixture has experts.
@@ -67,7 +68,8 @@ int size_of(std::string_view policy) {
 
 std::string text_of(const Combination& c) {
   std::string policies;
-  for (const std::string_view policy : {c.experts, c.tensor, c.pipeline, c.sharding, c.offload}) {
+  for (const std::string_view policy :
+       {c.experts, c.tensor, c.pipeline, c.sharding, c.offload, c.kernels}) {
     if (policy.empty()) continue;
     policies += fmt::format("{}{}", policies.empty() ? "" : ", ", policy);
   }
@@ -246,6 +248,9 @@ TEST_SUITE("property") {
         // A schedule with several chunks cannot share a tied weight between those of one rank.
         if (pipeline.find("zbv") != std::string_view::npos) c.model = kModels[1 + random() % 2];
         if (c.model == kModels[2]) c.experts = any_of(kExperts, random);
+        check(c);
+        if (c.model == kModels[0]) continue;
+        c.kernels = "liger_kernels";
         check(c);
       }
     }

@@ -23,7 +23,8 @@ bool adapts_model(std::string_view name) {
                                                  "lora",         "quantise_weights",
                                                  "chunked_loss", "compress_activations",
                                                  "distill",      "fused_loss",
-                                                 "prune",        "qat"};
+                                                 "prune",        "qat",
+                                                 "liger_kernels"};
   return kNames.contains(name);
 }
 
@@ -45,7 +46,8 @@ Composed compose(const std::string& model, const std::string& training,
   const std::string text = fmt::format(
       "{{model: {}, hardware: h100-sxm-80gb, allocator: ideal, training: {{{}, "
       "framework: ideal, {}}}, policies: [{}]}}",
-      model, is_gpt(model) ? "sequence: 32" : "image: 32", training, fmt::join(policies, ", "));
+      model, is_language(model) ? "sequence: 32" : "image: 32", training,
+      fmt::join(policies, ", "));
   const Scenario scenario = decode(text);
   const TrainedModel trained = build_training(scenario);
   const Compiled compiled = compile(scenario, trained);
@@ -86,10 +88,11 @@ TEST_SUITE("property") {
     std::set<std::string> listed_once;
     int same_programs = 0;
     for (int trial = 0; trial < 60; ++trial) {
-      const char* model = kModels[trial % 6 == 5 ? 2 : 0];
       std::vector<const PolicyEntry*> chosen;
       // Each policy is first once; the others are drawn.
       const std::size_t first = static_cast<std::size_t>(trial) % registry.entries().size();
+      const bool is_llama = registry.entries()[first].name == "liger_kernels" || trial % 6 == 4;
+      const char* model = is_llama ? kLlama : kModels[trial % 6 == 5 ? 2 : 0];
       const bool accumulates = trial % 2 == 0 && registry.entries()[first].name != kInBackward;
       const char* training = accumulates ? "micro_batch: 1, precision: bf16_mixed, accumulate: 2"
                                          : "micro_batch: 1, precision: fp32";
@@ -174,7 +177,7 @@ TEST_SUITE("property") {
           const auto count = std::min<std::size_t>(1 + rng() % 6, residency.size());
           for (std::size_t i = 0; i < count; ++i) {
             // It recomputes attention, which the convolutional models do not have.
-            if (residency[i] == "megatron_selective" && !is_gpt(model)) continue;
+            if (residency[i] == "megatron_selective" && !is_language(model)) continue;
             chosen.push_back(listed(residency[i]));
           }
           // An explicit order repeats operators before any of the policies decides.

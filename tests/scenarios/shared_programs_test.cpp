@@ -225,7 +225,7 @@ std::string document_of(const Settings& settings, const char* gpu, int micro_bat
   return fmt::format(
       "{{model: {}, hardware: {}, allocator: torch, training: {{micro_batch: {}, {}: {}, "
       "framework: {}{}}}, policies: [{}]}}",
-      settings.model, gpu, micro_batch, is_gpt(settings.model) ? "sequence" : "image", size,
+      settings.model, gpu, micro_batch, is_language(settings.model) ? "sequence" : "image", size,
       settings.framework, settings.more, settings.policies);
 }
 
@@ -240,7 +240,7 @@ Shared compare_steps(const Settings& settings, std::mt19937& rng, int steps) {
   Shared shared;
   for (int i = 0; i < steps; ++i) {
     const int micro_batch = 1 + static_cast<int>(rng() % 4);
-    const int size = is_gpt(settings.model) ? 8 * (1 + static_cast<int>(rng() % 4)) : 32;
+    const int size = is_language(settings.model) ? 8 * (1 + static_cast<int>(rng() % 4)) : 32;
     const char* gpu = rng() % 2 == 0 ? "h100-sxm-80gb" : "h200-sxm-141gb";
     const std::string text = document_of(settings, gpu, micro_batch, size);
     CAPTURE(text);
@@ -306,6 +306,7 @@ TEST_SUITE("property") {
         const char* model = kModels[rng() % 5 == 0 ? 2 : 0];
         const bool for_language = first.name == "megatron_selective" || first.name == "distill";
         if (for_language) model = kModels[0];
+        if (first.name == "liger_kernels") model = kLlama;
         std::vector<std::string> names;
         for (const PolicyEntry* entry : chosen_with(first, model, rng))
           names.push_back(listed(std::string(entry->name)));

@@ -10,6 +10,7 @@
 #include "graph/operators/communication/ring_attention.hpp"
 #include "graph/operators/kernels.hpp"
 #include "graph/operators/known_families.hpp"
+#include "graph/operators/liger/liger_kernels.hpp"
 #include "graph/operators/reductions/reduction.hpp"
 #include "graph/operators/registry.hpp"
 
@@ -51,8 +52,9 @@ Passage pass_elementwise(const Site& site) {
     made = cut;
   }
   if (made->spread) return Site::impossible();
-  if (site.node.family == &rotary_family() && made->axis == out.rank() - 1)
-    return Site::impossible();
+  const bool rotates =
+      site.node.family == &rotary_family() || site.node.family == &liger_rope_family();
+  if (rotates && made->axis == out.rank() - 1) return Site::impossible();
   Passage passage = site.all_made(made);
   for (std::size_t i = 0; i < site.inputs.size(); ++i) {
     if (site.inputs[i] || !site.node.inputs[i].valid()) continue;
@@ -254,6 +256,7 @@ constexpr std::array kRules = {
     FamilyRule{cumsum_family, pass_along_axis},
     FamilyRule{layer_norm_family, pass_norm},
     FamilyRule{rms_norm_family, pass_norm},
+    FamilyRule{liger_rms_norm_family, pass_norm},
     FamilyRule{mean_family, pass_reduction},
     FamilyRule{sum_family, pass_reduction},
     FamilyRule{view_family, pass_view},
@@ -278,6 +281,8 @@ constexpr std::array kRules = {
     FamilyRule{exchange_rows_family, pass_collective},
     FamilyRule{contiguous_family, pass_elementwise},
     FamilyRule{rotary_family, pass_elementwise},
+    FamilyRule{liger_rope_family, pass_elementwise},
+    FamilyRule{liger_glu_family, pass_elementwise},
     FamilyRule{dropout_family, pass_elementwise},
     FamilyRule{masked_fill_family, pass_elementwise},
     FamilyRule{maximum_family, pass_elementwise},
