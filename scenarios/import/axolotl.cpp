@@ -1,6 +1,8 @@
 // axolotl's configuration (docs.axolotl.ai config reference; axolotl/utils/schemas/config.py).
 #include <algorithm>
 #include <array>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -262,12 +264,32 @@ bool lists_plugin(const Settings& settings, std::string_view name) {
          });
 }
 
-void import_losses(Settings& settings, ScenarioDraft& draft) {
-  if (is_on(settings, "liger_fused_linear_cross_entropy")) {
-    draft.policy("fused_loss", settings.location("liger_fused_linear_cross_entropy")) =
-        scalar_at("liger", settings, "liger_fused_linear_cross_entropy");
-    settings.becomes("liger_fused_linear_cross_entropy", "policies.fused_loss: liger");
+void import_liger(Settings& settings, ScenarioDraft& draft) {
+  constexpr std::string_view kLoss = "liger_fused_linear_cross_entropy";
+  if (is_on(settings, kLoss)) {
+    draft.policy("fused_loss", settings.location(kLoss)) = scalar_at("liger", settings, kLoss);
+    settings.becomes(kLoss, "policies.fused_loss: liger");
   }
+  std::vector<std::string_view> left_out;
+  Location first;
+  for (const auto& [key, kernel] :
+       {std::pair{"liger_rms_norm", "rms_norm"}, std::pair{"liger_glu_activation", "glu"},
+        std::pair{"liger_rope", "rope"}}) {
+    if (!is_on(settings, key)) {
+      left_out.emplace_back(kernel);
+      continue;
+    }
+    if (!draft.has_policy("liger_kernels")) first = settings.location(key);
+    static_cast<void>(draft.policy("liger_kernels", first));
+    settings.becomes(key, fmt::format("policies.liger_kernels ({})", kernel));
+  }
+  if (draft.has_policy("liger_kernels")) leave_out_kernels(draft, left_out, first);
+  if (is_on(settings, "liger_layer_norm"))
+    settings.without_effect("liger_layer_norm", "PyTorch's layer norm is one kernel as well");
+}
+
+void import_losses(Settings& settings, ScenarioDraft& draft) {
+  import_liger(settings, draft);
   // Loading its plugin switches it on, unless its key says no.
   const bool cuts = settings.has("cut_cross_entropy") ? is_on(settings, "cut_cross_entropy")
                                                       : lists_plugin(settings, "cut_cross_entropy");
@@ -289,11 +311,11 @@ void import_losses(Settings& settings, ScenarioDraft& draft) {
   }
   settings.without_effect("cut_cross_entropy", "off");
   settings.without_effect("chunked_cross_entropy", "off");
+  if (is_on(settings, "liger_cross_entropy"))
+    settings.not_understood("liger_cross_entropy", "its kernel is not simulated");
   for (const char* key : {"liger_rope", "liger_rms_norm", "liger_layer_norm",
-                          "liger_glu_activation", "liger_cross_entropy"}) {
-    if (is_on(settings, key)) settings.not_understood(key, "its kernels are not simulated");
+                          "liger_glu_activation", "liger_cross_entropy"})
     settings.without_effect(key, "off");
-  }
 }
 
 void import_parallel(Settings& settings, ScenarioDraft& draft) {

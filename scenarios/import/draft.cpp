@@ -232,4 +232,11 @@ void import_optimizer(Settings& settings, std::string_view key, ScenarioDraft& d
   settings.not_understood(key, "no optimizer here has its states; adamw is taken");
 }
 
+void leave_out_kernels(ScenarioDraft& draft, std::span<const std::string_view> kernels,
+                       const Location& location) {
+  Value& policy = draft.policy("liger_kernels", location);
+  for (const std::string_view kernel : kernels)
+    set_entry(policy, std::string(kernel), location, scalar_at("false", location));
+}
+
 }  // namespace tidemark

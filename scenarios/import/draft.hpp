@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -77,6 +78,9 @@ void import_loader(Settings& settings, ScenarioDraft& draft);
 void import_attention(Settings& settings, std::string_view key, ScenarioDraft& draft);
 // Imports the model's and the adapter's keys that TRL's scripts have beside TrainingArguments.
 void import_model_arguments(Settings& settings, ScenarioDraft& draft);
+// Sets the parameters of policies.liger_kernels that are false.
+void leave_out_kernels(ScenarioDraft& draft, std::span<const std::string_view> kernels,
+                       const Location& location);
 // Reentrant checkpointing gives adapters no gradient unless the embedding's output asks for one:
 // sets lora's input_gradients where the libraries do.
 void ask_for_input_gradients(ScenarioDraft& draft);

@@ -1,6 +1,9 @@
 // transformers' TrainingArguments, as HfArgumentParser reads them or Trainer writes them, with the
 // keys of TRL's SFTConfig (transformers training_args.py, trl/trainer/sft_config.py).
 #include <array>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -145,6 +148,36 @@ void import_activation_offloading(Settings& settings, ScenarioDraft& draft) {
   }
 }
 
+// transformers patches norms, activations and rotary embeddings with the loss, unless
+// liger_kernel_config leaves some out.
+void import_liger(Settings& settings, ScenarioDraft& draft) {
+  constexpr std::string_view kKey = "use_liger_kernel";
+  if (!settings.flag(kKey).value_or(false)) return;
+  Settings config = settings.group("liger_kernel_config");
+  const auto keeps = [&](std::string_view key) {
+    const auto flag = config.flag(key);
+    if (flag) config.becomes(key, *flag ? "as by itself" : "left out");
+    return flag.value_or(true);
+  };
+  std::string outcome;
+  if (keeps("fused_linear_cross_entropy")) {
+    draft.policy("fused_loss", settings.location(kKey)) = scalar_at("liger", settings, kKey);
+    outcome = "policies.fused_loss: liger, ";
+  }
+  std::vector<std::string_view> left_out;
+  if (!keeps("rms_norm")) left_out.emplace_back("rms_norm");
+  if (!keeps("swiglu") || !keeps("geglu")) left_out.emplace_back("glu");
+  if (!keeps("rope")) left_out.emplace_back("rope");
+  if (left_out.size() < 3) {
+    static_cast<void>(draft.policy("liger_kernels", settings.location(kKey)));
+    leave_out_kernels(draft, left_out, settings.location(kKey));
+    outcome += "policies.liger_kernels, ";
+  }
+  config.finish();
+  if (outcome.ends_with(", ")) outcome.resize(outcome.size() - 2);
+  settings.becomes(kKey, outcome.empty() ? "all of it is left out" : outcome);
+}
+
 }  // namespace
 }  // namespace training_arguments_detail
 
@@ -190,11 +223,7 @@ void import_trainer_keys(Settings& settings, ScenarioDraft& draft) {
   } else if (compile) {
     settings.without_effect("torch_compile", "off");
   }
-  if (settings.flag("use_liger_kernel").value_or(false)) {
-    draft.policy("fused_loss", settings.location("use_liger_kernel")) =
-        scalar_at("liger", settings, "use_liger_kernel");
-    settings.becomes("use_liger_kernel", "policies.fused_loss: liger (its other kernels do not)");
-  }
+  training_arguments_detail::import_liger(settings, draft);
   training_arguments_detail::import_activation_offloading(settings, draft);
   import_loader(settings, draft);
   settings.not_understood("auto_find_batch_size",

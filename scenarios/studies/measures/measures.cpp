@@ -244,18 +244,27 @@ std::optional<Measure> Measures::fused_loss() const {
     return std::nullopt;
   Value item = mapping_value({});
   set_entry(item, "fused_loss", {}, word_value("liger"));
-  const bool patched = liger_patches(scenario_.model);
-  return Measure{
+  Measure measure{
       .kind = MeasureKind::kFusedLoss,
       .text = "fused_loss(liger)",
       .policies = {std::move(item)},
       .pytorch =
           "loss = LigerFusedLinearCrossEntropyLoss()( lm_head.weight, hidden, targets)  # "
-          "liger_kernel.transformers",
-      .hugging_face = patched ? "use_liger_kernel=True" : "",
-      .axolotl = patched ? "plugins: [axolotl.integrations.liger.LigerPlugin]\n"
-                           "liger_fused_linear_cross_entropy: true"
-                         : ""};
+          "liger_kernel.transformers"};
+  if (!liger_patches(scenario_.model)) return measure;
+  // The libraries' one setting patches the blocks with the loss.
+  if (!has_policy("liger_kernels")) {
+    measure.text += " + liger_kernels";
+    measure.policies.push_back(policy_item("liger_kernels"));
+    measure.pytorch =
+        "model = AutoLigerKernelForCausalLM.from_pretrained(...)  # liger_kernel.transformers";
+  }
+  measure.hugging_face = "use_liger_kernel=True";
+  measure.axolotl =
+      "plugins: [axolotl.integrations.liger.LigerPlugin]\n"
+      "liger_fused_linear_cross_entropy: true\nliger_rms_norm: true\n"
+      "liger_glu_activation: true\nliger_rope: true";
+  return measure;
 }
 
 std::optional<Measure> Measures::sharding() const {
