@@ -139,6 +139,14 @@ Bytes InterconnectModel::traffic(const Collective& collective) const {
   return Bytes(std::llround(interconnect_model_detail::kTrafficPerByte * sent));
 }
 
+LinkUse InterconnectModel::use(const Collective& collective) const {
+  const double alone = std::chrono::duration<double>(duration(collective)).count();
+  if (!(alone > 0)) return {};
+  const MeshGroup group = group_of(collective);
+  return {.inside = std::min(1.0, inside_seconds(collective, group) / alone),
+          .network = std::min(1.0, network_seconds(collective, group) / alone)};
+}
+
 Duration InterconnectModel::duration(const Collective& collective) const {
   const MeshGroup group = group_of(collective);
   if (group.size == 1 || collective.kind == CollectiveKind::kReceive) return Duration(0);

@@ -18,8 +18,11 @@
 // Without such figures (no collective: in the profile) a ring reaches 0.8 of NVLink.
 //
 // The kernel of a collective takes multiprocessors (CollectiveProfile::channels) and memory
-// bandwidth (traffic()) from concurrent kernels. Not modelled: what these take from it, and several
-// groups that share links.
+// bandwidth (traffic()) from concurrent kernels. Not modelled: what these take from it.
+//
+// Collectives of several groups that run at one time share the links of a GPU inside its node, and
+// its adapter (use()); without NVLink copies to and from the host share the former. As all ranks do
+// the same, the other ranks' links are as busy as this one's.
 #pragma once
 
 #include "graph/core/units.hpp"
@@ -29,6 +32,12 @@
 
 namespace tidemark {
 
+// The parts of its time alone for which a collective keeps the links of a GPU busy.
+struct LinkUse {
+  double inside = 0;   // NVLink or PCIe, to GPUs of the same node
+  double network = 0;  // the adapter
+};
+
 class InterconnectModel {
  public:
   InterconnectModel(const DeviceProfile& device, const Mesh& mesh);
@@ -37,6 +46,10 @@ class InterconnectModel {
   // what the send takes. Throws UserError (path hardware.network) where a group spans nodes and the
   // profile knows no network.
   [[nodiscard]] Duration duration(const Collective& collective) const;
+
+  // Returns how much of the links it takes while it runs alone: a small message waits most of its
+  // time, and leaves them to others.
+  [[nodiscard]] LinkUse use(const Collective& collective) const;
 
   // Returns the bytes that it reads and writes in this device's memory: nothing in a group of one,
   // for a receive, and for a send, whose kernel is a small one.

@@ -129,6 +129,7 @@ CostTable price(const TrainingGraph& graph, const CostModel& eager, const Mesh& 
           communicates ? cost_table_detail::tax_of(op.work.collective, interconnect, duration,
                                                    device.hbm.bandwidth.value)
                        : 0);
+      table.link_use.push_back(communicates ? interconnect.use(op.work.collective) : LinkUse());
     }
     // Nodes of a cost graph are abstract: only their cost counts.
     const bool abstract = free || op.work.op_class == OperatorClass::kFixed;
@@ -148,6 +149,7 @@ CostTable price(const TrainingGraph& graph, const CostModel& eager, const Mesh& 
     table.tax_copy_out = device.links.hbm_tax * std::min(out.alone.value, most) / hbm;
     table.tax_copy_in = device.links.hbm_tax * std::min(in.alone.value, most) / hbm;
   }
+  table.copies_share_inside = mesh.ranks() > 1 && !(device.links.nvlink.value > 0);
   table.collective_multiprocessors =
       static_cast<double>(device.links.collective.channels) / std::max(1, device.multiprocessors);
   table.synchronize = device.host.synchronize;

@@ -47,6 +47,12 @@ struct CostTable {
   // The same of a running collective, by operator; 0 for other operators. Empty where nothing
   // communicates.
   IdVector<OperatorId, double> tax_collective;
+  // The part of its duration alone for which a collective keeps links busy, by operator. Those that
+  // together ask for more than a link has run that much longer. Empty where nothing communicates.
+  IdVector<OperatorId, LinkUse> link_use;
+  // Without NVLink the link inside the node is the one to the host: copies that run are one more
+  // that asks for all of it.
+  bool copies_share_inside = false;
   // Share of the multiprocessors that the kernel of each running collective occupies: arithmetic
   // has those that are left.
   double collective_multiprocessors = 0;

@@ -43,7 +43,7 @@ struct Queue {
   double bytes_left = 0;
   double ns_per_byte = 0;
   std::int64_t updated = 0;
-  // The running kernel: its duration divided by its duration alone on the device.
+  // The running kernel or collective: its duration divided by its duration alone on the device.
   double slowdown = 1;
 };
 
@@ -212,7 +212,10 @@ class Engine {
   void end(std::size_t s, std::int64_t now);
   void retime_copies(std::int64_t now);
   void retime_kernel(std::int64_t now);
-  void count_collective(std::size_t s, std::uint32_t i, int sign, std::int64_t now);
+  [[nodiscard]] bool runs_collective(std::size_t s) const;
+  [[nodiscard]] bool copies() const;
+  void retime_collectives(std::int64_t now);
+  void retime_links(std::int64_t now);
   [[nodiscard]] double slowdown(std::uint32_t i) const;
   void account_wait(std::uint32_t i, std::int64_t now);
   void account_block(std::uint32_t cause, std::int64_t from, std::int64_t until);
@@ -302,7 +305,9 @@ class Engine {
       false;                // the host has waited for idle streams before the allocation is retried
   bool owes_wait_ = false;  // the allocator gave memory back, which requires idle streams
   bool has_sent_ = false;   // a send has ended since the last take_sent()
-  // Collectives that run now, and how much longer memory traffic takes beside them.
+  LinkUse asked_;           // of the links, by collectives and copies that run now
+  // Collectives that run now and take multiprocessors, and how much longer memory traffic takes
+  // beside them.
   int collectives_ = 0;
   double tax_collectives_ = 0;
 };

@@ -1,4 +1,4 @@
-// The streams: queues that run in order, edges, copies that share their link.
+// The streams: queues that run in order, edges, copies and collectives that share their links.
 #pragma once
 
 #include <algorithm>
@@ -122,8 +122,8 @@ void Engine<A>::start(std::size_t s, std::int64_t now) {
       queue.ends = now + restored + duration;
       if (s == kCompute) {
         retime_kernel(now);
-      } else {
-        count_collective(s, i, 1, now);
+      } else if (runs_collective(s)) {
+        retime_links(now);
       }
       return;
     }
@@ -132,8 +132,7 @@ void Engine<A>::start(std::size_t s, std::int64_t now) {
       queue.bytes_left = static_cast<double>(program_.copied_bytes(i).count);
       queue.ns_per_byte = 0;
       queue.updated = now + (s == kOut ? costs_.copy_out : costs_.copy_in).latency.count();
-      retime_copies(now);
-      retime_kernel(now);
+      retime_links(now);
       return;
     }
     case Opcode::kNvmeWrite:
@@ -153,7 +152,13 @@ void Engine<A>::start(std::size_t s, std::int64_t now) {
   }
 }
 
-// Both directions of the link share it: the rest of a copy goes on at the rate of the moment.
+template <class A>
+bool Engine<A>::copies() const {
+  return queues_[kOut].running != kNone || queues_[kIn].running != kNone;
+}
+
+// Both directions of the link share it, and with collectives on it, too: the rest of a copy goes on
+// at the rate of the moment.
 template <class A>
 void Engine<A>::retime_copies(std::int64_t now) {
   const bool both = queues_[kOut].running != kNone && queues_[kIn].running != kNone;
@@ -161,7 +166,8 @@ void Engine<A>::retime_copies(std::int64_t now) {
     Queue& queue = queues_[s];
     if (queue.running == kNone) continue;
     const CostTable::Link& link = s == kOut ? costs_.copy_out : costs_.copy_in;
-    const double rate = both ? link.ns_per_byte_duplex : link.ns_per_byte_alone;
+    double rate = both ? link.ns_per_byte_duplex : link.ns_per_byte_alone;
+    if (costs_.copies_share_inside) rate *= std::max(1.0, asked_.inside);
     if (rate == queue.ns_per_byte) continue;
     if (now > queue.updated && queue.ns_per_byte > 0) {
       queue.bytes_left -= static_cast<double>(now - queue.updated) / queue.ns_per_byte;
@@ -173,15 +179,56 @@ void Engine<A>::retime_copies(std::int64_t now) {
   }
 }
 
-// Notes that a collective has started or ended: the running kernel has fewer multiprocessors and
-// less bandwidth meanwhile.
+// Whether the queue runs something on links between GPUs: a collective or a send.
 template <class A>
-void Engine<A>::count_collective(std::size_t s, std::uint32_t i, int sign, std::int64_t now) {
-  if (costs_.tax_collective.empty() || !is_communication(static_cast<Stream>(s))) return;
-  const double tax = costs_.tax_collective[OperatorId(program_.subject[i])];
-  if (tax <= 0) return;
-  collectives_ += sign;
-  tax_collectives_ = collectives_ > 0 ? tax_collectives_ + sign * tax : 0;
+bool Engine<A>::runs_collective(std::size_t s) const {
+  const std::uint32_t i = queues_[s].running;
+  if (i == kNone || costs_.tax_collective.empty() || !is_communication(static_cast<Stream>(s)) ||
+      program_.opcode[i] != Opcode::kLaunch)
+    return false;
+  const OperatorId op(program_.subject[i]);
+  const LinkUse use = costs_.link_use[op];
+  return costs_.tax_collective[op] > 0 || use.inside > 0 || use.network > 0;
+}
+
+// The rest of each collective that runs goes on with its part of the links of the moment.
+template <class A>
+void Engine<A>::retime_collectives(std::int64_t now) {
+  asked_ = {};
+  for (std::size_t s = 0; s < streams_; ++s) {
+    if (!runs_collective(s)) continue;
+    const LinkUse use = costs_.link_use[OperatorId(program_.subject[queues_[s].running])];
+    asked_.inside += use.inside;
+    asked_.network += use.network;
+  }
+  if (costs_.copies_share_inside && copies()) asked_.inside += 1;
+  collectives_ = 0;
+  tax_collectives_ = 0;
+  for (std::size_t s = 0; s < streams_; ++s) {
+    if (!runs_collective(s)) continue;
+    Queue& queue = queues_[s];
+    const OperatorId op(program_.subject[queue.running]);
+    const LinkUse use = costs_.link_use[op];
+    double slower = 1;
+    if (use.inside > 0) slower = std::max(slower, asked_.inside);
+    if (use.network > 0) slower = std::max(slower, asked_.network);
+    if (slower != queue.slowdown) {
+      const auto left = static_cast<double>(std::max<std::int64_t>(queue.ends - now, 0));
+      queue.ends = now + std::llround(left * slower / queue.slowdown);
+      queue.slowdown = slower;
+    }
+    if (costs_.tax_collective[op] <= 0) continue;
+    ++collectives_;
+    tax_collectives_ += costs_.tax_collective[op] / slower;
+  }
+}
+
+// A copy or a collective has started or ended: what runs on the links goes on with its part of
+// them, and the running kernel with what they leave.
+template <class A>
+void Engine<A>::retime_links(std::int64_t now) {
+  if (!costs_.tax_collective.empty()) retime_collectives(now);
+  retime_copies(now);
   retime_kernel(now);
 }
 
@@ -218,6 +265,7 @@ template <class A>
 void Engine<A>::end(std::size_t s, std::int64_t now) {
   Queue& queue = queues_[s];
   const std::uint32_t i = queue.running;
+  const bool was_collective = runs_collective(s);
   scratch_.finished[i] = now;
   // A receive takes no time of its own: until the other rank has sent, it waits.
   if (program_.opcode[i] == Opcode::kReceive) scratch_.started[i] = now;
@@ -242,11 +290,7 @@ void Engine<A>::end(std::size_t s, std::int64_t now) {
     host_ = std::max(host_, now);
     schedule_issue();
   }
-  if (s == kOut || s == kIn) {
-    retime_copies(now);
-    retime_kernel(now);
-  }
-  if (program_.opcode[i] == Opcode::kLaunch) count_collective(s, i, -1, now);
+  if (s == kOut || s == kIn || was_collective) retime_links(now);
   if (!scratch_.deferred.empty()) events_ended_ = true;
 }
 

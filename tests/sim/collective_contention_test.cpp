@@ -35,17 +35,20 @@ struct Beside {
     costs.memory.push_back(memory);
     costs.slack.push_back(slack);
     costs.tax_collective.push_back(tax);
+    costs.link_use.push_back({});
     return id;
   }
   void kernel(Duration device, Duration memory, Duration slack) {
     add(OperatorClass::kElementwise, MeshDimension::kData, device, memory, slack, 0);
   }
-  void collective(MeshDimension group, Duration device, double tax) {
-    add(OperatorClass::kCollective, group, device, Duration(0), device, tax);
+  void collective(MeshDimension group, Duration device, double tax, LinkUse use = {}) {
+    const OperatorId id = add(OperatorClass::kCollective, group, device, Duration(0), device, tax);
+    costs.link_use[id] = use;
   }
 
   // The time that compute works.
-  [[nodiscard]] std::int64_t busy() const {
+  [[nodiscard]] std::int64_t busy() const { return busy_on(Stream::kCompute); }
+  [[nodiscard]] std::int64_t busy_on(Stream stream) const {
     const ProgramOrder order = program_order(graph, 1);
     const Liveness live = analyze_liveness(graph, order);
     ResidencyPlan plan(live);
@@ -57,7 +60,7 @@ struct Beside {
     scratch.prepare(program, false);
     const RunResult result = run(program, costs, allocator, scratch, {});
     REQUIRE(result.status == RunStatus::kCompleted);
-    return result.busy[static_cast<std::size_t>(Stream::kCompute)].count();
+    return result.busy[static_cast<std::size_t>(stream)].count();
   }
 };
 
@@ -103,6 +106,50 @@ TEST_SUITE("unit") {
     CHECK(slack.busy() == 6240);
   }
 
+  TEST_CASE("collectives that together ask for more than a link has run that much longer") {
+    // Both fill the links inside the node: each goes on at half its rate while the other runs. The
+    // shorter one is done after 800 ns; 600 of the other's 1000 ns are left then.
+    Beside both;
+    both.collective(MeshDimension::kData, Duration(400), 0.01, {.inside = 1});
+    both.collective(MeshDimension::kShard, Duration(1000), 0.01, {.inside = 1});
+    CHECK(both.busy_on(Stream::kDataGroup) == 800);
+    CHECK(both.busy_on(Stream::kShardGroup) == 1400);
+    // One that leaves a quarter of the link free takes as much longer as both ask for too much.
+    Beside part;
+    part.collective(MeshDimension::kData, Duration(400), 0.01, {.inside = 0.75});
+    part.collective(MeshDimension::kShard, Duration(400), 0.01, {.inside = 0.75});
+    CHECK(part.busy_on(Stream::kDataGroup) == 600);
+    CHECK(part.busy_on(Stream::kShardGroup) == 600);
+    Beside room;
+    room.collective(MeshDimension::kData, Duration(400), 0.01, {.inside = 0.5});
+    room.collective(MeshDimension::kShard, Duration(1000), 0.01, {.inside = 0.5});
+    CHECK(room.busy_on(Stream::kDataGroup) == 400);
+    CHECK(room.busy_on(Stream::kShardGroup) == 1000);
+    // A node's links and its adapters are two things; a ring over both waits for the slower one.
+    Beside apart;
+    apart.collective(MeshDimension::kData, Duration(400), 0.01, {.network = 1});
+    apart.collective(MeshDimension::kTensor, Duration(400), 0.01, {.inside = 1});
+    CHECK(apart.busy_on(Stream::kDataGroup) == 400);
+    CHECK(apart.busy_on(Stream::kTensorGroup) == 400);
+    Beside three;
+    three.collective(MeshDimension::kData, Duration(600), 0.01, {.inside = 0.5, .network = 1});
+    three.collective(MeshDimension::kTensor, Duration(600), 0.01, {.inside = 1});
+    three.collective(MeshDimension::kPipeline, Duration(600), 0, {.network = 1});
+    // For 1200 ns the adapter is asked for twice, the other links for one and a half times.
+    CHECK(three.busy_on(Stream::kDataGroup) == 1200);
+    CHECK(three.busy_on(Stream::kPipelineGroup) == 1200);
+    CHECK(three.busy_on(Stream::kTensorGroup) == 900);
+  }
+
+  TEST_CASE("what shares a link takes no more of the device's memory together") {
+    // Alone each takes half as much as the kernel: 1000 ns of traffic beside 600 of one.
+    Beside shared;
+    shared.collective(MeshDimension::kData, Duration(300), 0.5, {.inside = 1});
+    shared.collective(MeshDimension::kShard, Duration(300), 0.5, {.inside = 1});
+    shared.kernel(Duration(1000), Duration(1000), Duration(0));
+    CHECK(shared.busy() == 1200);
+  }
+
   TEST_CASE("a collective takes the bandwidth of what it reads and writes") {
     DeviceProfile profile{};
     profile.hbm.bandwidth = {1e12};
@@ -127,6 +174,16 @@ TEST_SUITE("unit") {
     CHECK(table.tax_collective[OperatorId(2U)] == 0);
     CHECK(table.tax_collective[OperatorId(3U)] == 0);
     CHECK(price(graph, CostModel(profile), data_mesh(1, profile)).tax_collective.empty());
+    // Without floor and ramp all of the time is on the links of the node.
+    REQUIRE(table.link_use.size() == 4);
+    CHECK(table.link_use[OperatorId(0U)].inside == doctest::Approx(1));
+    CHECK(table.link_use[OperatorId(2U)].inside == doctest::Approx(1));
+    CHECK(table.link_use[OperatorId(3U)].inside == 0);
+    CHECK(table.link_use[OperatorId(0U)].network == 0);
+    // A floor of as long as the transfer leaves half of them.
+    profile.links.collective.floor = table.device[OperatorId(0U)];
+    const CostTable slower = price(graph, CostModel(profile), data_mesh(8, profile));
+    CHECK(slower.link_use[OperatorId(0U)].inside == doctest::Approx(0.5));
   }
 }
 

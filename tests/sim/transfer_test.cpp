@@ -24,7 +24,8 @@ struct Chain {
   Liveness live;
   CostTable costs;
 
-  Chain(Duration forward, Duration backward) {
+  // `collective` is the time alone of one that starts with the step, if that is not 0.
+  Chain(Duration forward, Duration backward, Duration collective = Duration(0)) {
     graph.name = "chain";
     graph.blocks = kLayers;
     const auto storage = [&](Role role, std::int64_t bytes) {
@@ -41,6 +42,15 @@ struct Chain {
     std::vector<StorageId> saved;
     StorageId x = storage(Role::kInput, 1);
     graph.storages[x].initial = true;
+    if (collective > Duration(0)) {
+      const StorageId made = storage(Role::kTemporary, 1);
+      Operator op{.name = "all_gather", .phase = Phase::kForward};
+      op.work = {.op_class = OperatorClass::kCollective, .fixed = collective};
+      op.work.collective = {
+          .kind = CollectiveKind::kAllGather, .group = MeshDimension::kData, .bytes = Bytes(1)};
+      graph.part(PartKind::kForward)
+          .push_back(graph.add_operator(std::move(op), {{{made, Access::kCreate}}}));
+    }
     for (int i = 0; i < kLayers; ++i) {
       saved.push_back(storage(Role::kSavedActivation, kBytes));
       const StorageId next = storage(Role::kTemporary, 1);
@@ -65,6 +75,9 @@ struct Chain {
     for (const Operator& op : graph.operators) {
       costs.device.push_back(op.work.fixed);
       costs.dispatch.push_back(Duration(0));
+      const bool communicates = op.work.op_class == OperatorClass::kCollective;
+      costs.tax_collective.push_back(0);
+      costs.link_use.push_back({.inside = communicates ? 1.0 : 0.0});
     }
     costs.copy_out = {.ns_per_byte_alone = 1, .ns_per_byte_duplex = 1};
     costs.copy_in = costs.copy_out;
@@ -80,10 +93,11 @@ struct Chain {
     for (GapId id : ids_of(live.gaps)) {
       const Gap& gap = live.gaps[id];
       if (!gap.open() || graph.storages[gap.storage].role != Role::kSavedActivation) continue;
-      const std::uint32_t layer = gap.from.value;
+      const std::uint32_t first = graph.operators.size() > 2 * kLayers ? 1 : 0;
+      const std::uint32_t layer = gap.from.value - first;
       if (layer + 2 >= kLayers) continue;
-      plan.decide(id, Offload{.fetch_at = Position(2 * kLayers - 1 - (layer + 1)),
-                              .release_at = Position(layer + 2),
+      plan.decide(id, Offload{.fetch_at = Position(first + 2 * kLayers - 1 - (layer + 1)),
+                              .release_at = Position(first + layer + 2),
                               .tier = tier});
     }
     return plan;
@@ -135,6 +149,22 @@ TEST_SUITE("paper") {
 }
 
 TEST_SUITE("unit") {
+  TEST_CASE("without NVLink copies and collectives share the link to the host") {
+    // Copies of 1000 ns start every 3000 ns. The collective has 2000 of its 5000 ns left when the
+    // first one does: both go on at half their rate for 2000 ns, and it ends before the second.
+    Chain chain(Duration(3000), Duration(3000), Duration(5000));
+    const auto busy = [&](Stream stream) {
+      return chain.simulate(chain.offload(Tier::kHost), kRoomy)
+          .busy[static_cast<std::size_t>(stream)]
+          .count();
+    };
+    CHECK(busy(Stream::kDataGroup) == 5000);
+    CHECK(busy(Stream::kCopyOut) == 10 * 1000);
+    chain.costs.copies_share_inside = true;
+    CHECK(busy(Stream::kDataGroup) == 6000);
+    CHECK(busy(Stream::kCopyOut) == 2000 + 9 * 1000);
+  }
+
   TEST_CASE("NVMe is reached through a page-locked buffer: write behind the copy, read before it") {
     // Writes and reads of 1000 and 500 ns during layers of 1200: nothing waits. At most two of each
     // are in flight, so that few buffers are page-locked at once.
