@@ -22,7 +22,8 @@
 //
 // Collectives of several groups that run at one time share the links of a GPU inside its node, and
 // its adapter (use()); without NVLink copies to and from the host share the former. As all ranks do
-// the same, the other ranks' links are as busy as this one's.
+// the same, the other ranks' links are as busy as this one's. Not measured: how kernels of NCCL
+// that ask for one link divide it; here each is slowed down alike.
 #pragma once
 
 #include "graph/core/units.hpp"

@@ -239,6 +239,14 @@ std::string note_on_count(const Recipes& recipes, const Base& base) {
       recipes.fitting.empty() ? ", where each takes less" : "");
 }
 
+// Says what the scenario has beside the settings that are shown.
+std::string note_on_policies(const Base& base) {
+  const Value* policies = base.document.find("policies");
+  if (policies == nullptr || policies->items.empty()) return {};
+  return fmt::format("\nThe scenario's own policies come to each of them: {}.\n",
+                     short_setting(*policies));
+}
+
 std::string text_of(const Recipes& recipes, const Base& base, const Console& console) {
   if (recipes.fitting.empty()) {
     std::string text = fmt::format("None of {} combinations fits.\n", recipes.combinations);
@@ -254,6 +262,11 @@ std::string text_of(const Recipes& recipes, const Base& base, const Console& con
                                  recipes.fitting.size(), recipes.combinations,
                                  format_bytes(recipes.fitting.front().point.capacity));
   text += table_of(recipes, console.colour, console.terminal ? console.width : 0);
+  const std::string close =
+      close_runs(std::count_if(recipes.shown.begin(), recipes.shown.end(),
+                               [&](std::size_t i) { return is_close(recipes.fitting[i].point); }));
+  if (!close.empty()) text += '\n' + close + '\n';
+  text += note_on_policies(base);
   // The first one of each method is the fastest.
   int number = 0;
   for (std::size_t i = 0; i < recipes.shown.size(); ++i) {

@@ -78,7 +78,10 @@ int SearchCommand::execute(const Console& console) const {
     }
     const std::string table =
         best.empty() ? "" : points_table(best, console.colour, width, TableEnd::kNone);
-    print(table + wrap_lines(verdict_of(found, top, console.colour), width));
+    const std::string close = close_runs(std::count_if(
+        best.begin(), best.end(), [](const PointResult& point) { return is_close(point); }));
+    print(table + (close.empty() ? "" : wrap_lines('\n' + close + '\n', width)) +
+          wrap_lines(verdict_of(found, top, console.colour), width));
   }
   return found.ranking.empty() ? kExitDoesNotFit : kExitFits;
 }

@@ -187,6 +187,11 @@ std::string remedies(const PointResult& point, const Environment& environment, B
                                   other ? ", among those that change no numbers," : ""),
                       width);
     text += settings_of(*best);
+    if (is_close(best->device_used, point.capacity)) {
+      text += paragraph(fmt::format("It leaves less than {} of the memory free, and {}.",
+                                    kPeakErrorText, kCloseReason),
+                        width);
+    }
   }
   return text;
 }

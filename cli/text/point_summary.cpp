@@ -87,6 +87,11 @@ std::string Summary::memory() const {
                             : ""));
     text += reserved();
   }
+  if (is_close(point_)) {
+    text += line(
+        "", paint(fmt::format("close: less than {} is free, and {}", kPeakErrorText, kCloseReason),
+                  kNote, colour_));
+  }
   if (fits && point_.run.retries > 0) {
     text +=
         line("", paint(fmt::format("tight: {} allocation{} succeeded only after cached memory "

@@ -206,7 +206,11 @@ std::string PointsTable::verdict() const {
     }
   }
   text += "\n" + fmt::format("{} of {} fit", fits, points_.size());
-  if (fastest_ == nullptr || points_.size() == 1) return text + "." + advice() + "\n";
+  const std::string close = close_runs(std::count_if(
+      points_.begin(), points_.end(), [](const PointResult& p) { return is_close(p); }));
+  if (!close.empty()) text += "\n" + close;
+  if (fastest_ == nullptr || points_.size() == 1)
+    return text + (close.empty() ? "." : "") + advice() + "\n";
   text += fmt::format("\nfastest: {} ({}, {})", bold(setting(*fastest_), colour_),
                       format_duration(fastest_->run.step), format_bytes(fastest_->device_needed()));
   if (leanest_ != fastest_) {

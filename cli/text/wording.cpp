@@ -118,6 +118,21 @@ std::string in_seconds(Duration duration, Duration largest) {
   return fmt::format("{:.3f} ms", ns * 1e-6);
 }
 
+bool is_close(Bytes used, Bytes capacity) {
+  const auto room = static_cast<double>(capacity.count - used.count);
+  return used <= capacity && room < kPeakError * static_cast<double>(capacity.count);
+}
+
+bool is_close(const PointResult& point) {
+  return point.status == PointStatus::kFits && is_close(point.device_needed(), point.capacity);
+}
+
+std::string close_runs(std::ptrdiff_t count) {
+  if (count == 0) return {};
+  return fmt::format("{} of these leave{} less than {} of the memory free, and {}.", count,
+                     count == 1 ? "s" : "", kPeakErrorText, kCloseReason);
+}
+
 std::string short_setting(const Value& setting) {
   const wording_detail::Json value = to_json(setting);
   if (value.is_object()) return wording_detail::mapping_text(value);

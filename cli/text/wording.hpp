@@ -38,6 +38,18 @@ class BytesColumn {
 [[nodiscard]] std::string in_seconds(Duration duration,
                                      Duration largest);  // "1.234 s" or "412.3 ms"
 
+// The median error of peaks of published runs on several GPUs, of `tidemark validate` (3.1 %; on
+// one GPU it is 0.4 %).
+inline constexpr double kPeakError = 0.03;
+inline constexpr std::string_view kPeakErrorText = "3 %";
+// Whether a run that fits leaves less free than this, so that a real one may not fit.
+[[nodiscard]] bool is_close(Bytes used, Bytes capacity);
+[[nodiscard]] bool is_close(const PointResult& point);
+// Says so of `count` runs among others; empty for none.
+[[nodiscard]] std::string close_runs(std::ptrdiff_t count);
+inline constexpr std::string_view kCloseReason =
+    "peaks of real runs differ from simulated ones by as much";
+
 // Returns a setting in words: "4", "a100-sxm-80gb", and policies as "checkpoint_every(period 1) +
 // offload_activations", none as "no policy".
 [[nodiscard]] std::string short_setting(const Value& setting);

@@ -26,6 +26,41 @@ TEST_SUITE("unit") {
     CHECK(workspace.run("fit gpt2 --gpu v100-sxm-16gb --maximize training.micro").code == 2);
   }
 
+  TEST_CASE("what fits with less than 3 % free is said to be close, by every command") {
+    const Workspace workspace;
+    workspace.write("s.yaml",
+                    "model: {preset: gpt2, layers: 2}\nhardware: {gpu: v100-sxm-16gb}\n"
+                    "training: {sequence: 256}\n");
+    const auto document = nlohmann::json::parse(workspace.run("run s.yaml --json").out);
+    const auto used =
+        document.at("points").at(0).at("memory").at("device_used").get<std::int64_t>();
+    const auto with = [&](const std::string& command, double times) {
+      const auto capacity = static_cast<std::int64_t>(static_cast<double>(used) * times);
+      return workspace.run(command + " -s hardware.hbm.capacity=" + std::to_string(capacity) + "B")
+          .out;
+    };
+    const std::string sweep = " -s 'sweep={matrix: {training.micro_batch: [1, 2]}}'";
+    for (const std::string& command :
+         {std::string("run s.yaml"), "run s.yaml" + sweep, "search s.yaml" + sweep}) {
+      CAPTURE(command);
+      CHECK(contains(with(command, 1.02), "less than 3 %"));
+      CHECK_FALSE(contains(with(command, 2), "less than 3 %"));
+    }
+    CHECK(contains(with("fit s.yaml --limit 2", 1.02), "1 of these leaves less than 3 %"));
+  }
+
+  TEST_CASE("recipe names the policies that a scenario has beside what is shown") {
+    const Workspace workspace;
+    const std::string scenario =
+        "model: {preset: gpt2, layers: 1}\nhardware: {gpu: a100-sxm-80gb, count: 2}\n"
+        "training: {sequence: 64}\n";
+    workspace.write("s.yaml", scenario + "policies: [fsdp]\n");
+    workspace.write("none.yaml", scenario);
+    const std::string words = "The scenario's own policies come to each of them";
+    CHECK(contains(workspace.run("recipe s.yaml --method full").out, words + ": fsdp."));
+    CHECK_FALSE(contains(workspace.run("recipe none.yaml --method full").out, words));
+  }
+
   TEST_CASE("fit of a sweep has a row for each point, the same as a fit of that point") {
     const Workspace workspace;
     workspace.write("s.yaml",

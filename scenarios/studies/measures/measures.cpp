@@ -257,7 +257,8 @@ std::optional<Measure> Measures::fused_loss() const {
     measure.text += " + liger_kernels";
     measure.policies.push_back(policy_item("liger_kernels"));
     measure.pytorch =
-        "model = AutoLigerKernelForCausalLM.from_pretrained(...)  # liger_kernel.transformers";
+        "model = liger_kernel.transformers.AutoLigerKernelForCausalLM.from_pretrained(...)  # in "
+        "place of AutoModelForCausalLM";
   }
   measure.hugging_face = "use_liger_kernel=True";
   measure.axolotl =
