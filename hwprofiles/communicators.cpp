@@ -30,44 +30,51 @@ int connections(MeshDimension group, int ranks, int channels) {
   return channels;
 }
 
-// Returns the dimensions whose groups have several ranks. Groups of the same ranks are
-// communicators of their own: Megatron-LM and DeepSpeed make a process group for each purpose.
-std::vector<MeshDimension> groups_of(const Mesh& mesh) {
-  std::vector<MeshDimension> groups;
+struct ProcessGroup {
+  MeshDimension dimension;
+  int ranks;
+};
+
+// Returns the groups of several ranks. Groups of the same ranks are communicators of their own:
+// Megatron-LM and DeepSpeed make a process group for each purpose.
+std::vector<ProcessGroup> groups_of(const Mesh& mesh, int gather_ranks) {
+  std::vector<ProcessGroup> groups;
   const int shard = mesh.size(MeshDimension::kShard);
-  if (shard > 1 && shard < mesh.replicas()) {
-    groups.push_back(MeshDimension::kShard);
-    groups.push_back(MeshDimension::kReplicate);
-  } else if (mesh.replicas() > 1) {
-    groups.push_back(MeshDimension::kData);
-  }
+  const bool replicates = shard > 1 && shard < mesh.replicas();
+  const MeshDimension sharing = replicates ? MeshDimension::kShard : MeshDimension::kData;
+  const int sharers = replicates ? shard : mesh.replicas();
+  groups.push_back({sharing, sharers});
+  if (replicates)
+    groups.push_back({MeshDimension::kReplicate, mesh.size(MeshDimension::kReplicate)});
   for (const MeshDimension dimension : {MeshDimension::kTensor, MeshDimension::kContext,
-                                        MeshDimension::kPipeline, MeshDimension::kExpert}) {
-    const int ranks = mesh.size(dimension);
-    if (ranks > 1) groups.push_back(dimension);
-  }
+                                        MeshDimension::kPipeline, MeshDimension::kExpert})
+    groups.push_back({dimension, mesh.size(dimension)});
+  if (mesh.size(MeshDimension::kExpert) > 1)
+    groups.push_back({sharing, replicates ? mesh.expert_shard() : mesh.expert_replicas()});
+  groups.push_back({sharing, gather_ranks});
+  std::erase_if(groups, [](const ProcessGroup& group) { return group.ranks < 2; });
   return groups;
 }
 
 }  // namespace
 }  // namespace communicators_detail
 
-std::vector<Communicator> communicators_of(const Mesh& mesh, const DeviceProfile& device) {
+std::vector<Communicator> communicators_of(const Mesh& mesh, const DeviceProfile& device,
+                                           int gather_ranks) {
   const Bytes first = device.framework.communication_buffers;
   const int channels = first.count > 0 ? device.links.collective.channels : 0;
   std::vector<Communicator> found;
-  for (const MeshDimension group : communicators_detail::groups_of(mesh)) {
-    const int ranks = mesh.size(group);
+  for (const auto& [group, ranks] : communicators_detail::groups_of(mesh, gather_ranks)) {
     const Bytes further(communicators_detail::kConnection *
                         communicators_detail::connections(group, ranks, channels));
-    found.push_back({group, found.empty() ? first : further});
+    found.push_back({group, found.empty() ? first : further, ranks});
   }
   return found;
 }
 
-Bytes communication_buffers(const Mesh& mesh, const DeviceProfile& device) {
+Bytes communication_buffers(const Mesh& mesh, const DeviceProfile& device, int gather_ranks) {
   Bytes sum;
-  for (const Communicator& communicator : communicators_of(mesh, device))
+  for (const Communicator& communicator : communicators_of(mesh, device, gather_ranks))
     sum += communicator.bytes;
   return sum;
 }

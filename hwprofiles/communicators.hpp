@@ -22,11 +22,9 @@ namespace tidemark {
 struct Communicator {
   MeshDimension group = MeshDimension::kData;
   Bytes bytes;
+  int ranks = 0;  // as many as communicate in it
 };
 
-// Not counted are the smaller groups that backward gathers in (reshard_after_forward: 8, ZeRO++)
-// and the one that adds up the gradients of experts.
-//
 // Returns the communicators of one rank, the measured one first; none for one rank. All have 0
 // bytes on a device of which the memory of the first is not known, and those that follow it where
 // the number of channels is not known.
@@ -34,10 +32,16 @@ struct Communicator {
 //   data, shard, replicate, tensor   rings: each channel has one peer on either side
 //   context, pipeline                messages to and from one or two neighbours
 //   expert                           messages to and from every other rank
+//
+// Replicas that have the same experts add up their gradients in a ring of their own, and so do the
+// `gather_ranks` neighbours that backward gathers among (reshard_after_forward: 8, ZeRO++'s hpZ),
+// if those are several: both are called by the group that they are a part of.
 [[nodiscard]] std::vector<Communicator> communicators_of(const Mesh& mesh,
-                                                         const DeviceProfile& device);
+                                                         const DeviceProfile& device,
+                                                         int gather_ranks = 1);
 
 // Returns the bytes of all of them.
-[[nodiscard]] Bytes communication_buffers(const Mesh& mesh, const DeviceProfile& device);
+[[nodiscard]] Bytes communication_buffers(const Mesh& mesh, const DeviceProfile& device,
+                                          int gather_ranks = 1);
 
 }  // namespace tidemark

@@ -256,10 +256,10 @@ std::string Explanation::device() const {
   add("+ cached", terms.cached, "reserved and free: fragments, and blocks to be reused");
   add("+ reserved at other times", terms.other_times, "the allocator keeps what it has reserved");
   Bytes nccl;
-  std::vector<std::string_view> groups;
+  std::vector<std::string> groups;
   for (const Communicator& communicator : point_.communicators) {
     nccl += communicator.bytes;
-    groups.push_back(name_of(communicator.group));
+    groups.push_back(fmt::format("{} {}", name_of(communicator.group), communicator.ranks));
   }
   add("+ CUDA context", point_.context - nccl, "of the process");
   if (nccl > Bytes(0)) {

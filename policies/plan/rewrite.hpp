@@ -62,6 +62,9 @@ class TrainingRewrite : public Policy {
   // Whether it reduces the gradients of data ranks. If no policy does, data_parallel does so for
   // several data ranks.
   [[nodiscard]] virtual bool reduces_gradients() const { return false; }
+  // Returns how many neighbours backward gathers among, if they are fewer than those that share the
+  // parameters; else 1.
+  [[nodiscard]] virtual int gather_ranks() const { return 1; }
   // Whether it keeps whole parameters elsewhere than on the device, which ranks that have shards of
   // them gather there first.
   [[nodiscard]] virtual bool moves_parameters() const { return false; }

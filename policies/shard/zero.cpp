@@ -167,6 +167,7 @@ class Zero final : public TrainingRewrite {
   }
   [[nodiscard]] TrainingStage stage() const override { return TrainingStage::kPartition; }
   [[nodiscard]] bool reduces_gradients() const override { return true; }
+  [[nodiscard]] int gather_ranks() const override { return options_.secondary_ranks.value_or(1); }
   void apply(TrainingGraph& graph, const RewriteContext& context) const override {
     shard_states(graph, options_, context);
   }

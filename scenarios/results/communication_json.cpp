@@ -32,7 +32,9 @@ nlohmann::ordered_json communication_json(const PointResult& point) {
 nlohmann::ordered_json communicators_json(const PointResult& point) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Communicator& communicator : point.communicators)
-    list.push_back({{"group", name_of(communicator.group)}, {"bytes", communicator.bytes.count}});
+    list.push_back({{"group", name_of(communicator.group)},
+                    {"ranks", communicator.ranks},
+                    {"bytes", communicator.bytes.count}});
   return list;
 }
 

@@ -127,7 +127,7 @@ void read_memory(const Json& json, PointResult& point) {
   for (const Json& entry : json.at("communicators")) {
     point.communicators.push_back({member<MeshDimension>(entry.at("group").get<std::string>(),
                                                          static_cast<int>(kMeshDimensions)),
-                                   bytes(entry.at("bytes"))});
+                                   bytes(entry.at("bytes")), entry.value("ranks", 0)});
   }
   point.parameters = bytes(json.at("parameters"));
   point.gradients = bytes(json.at("gradients"));

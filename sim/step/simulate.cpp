@@ -349,7 +349,7 @@ PointResult model_figures(const StepSpec& spec, const TrainedModel& model) {
   point.capacity = spec.device.hbm.capacity;
   point.context = process_overhead(spec);
   if (spec.allocator->traits().has_overhead)
-    point.communicators = communicators_of(spec.mesh, spec.device);
+    point.communicators = communicators_of(spec.mesh, spec.device, gather_ranks(spec));
   point.ranks = spec.mesh.ranks();
   point.mesh = spec.mesh;
   point.parameters = model.parameters;

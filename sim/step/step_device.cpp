@@ -1,5 +1,7 @@
 #include "sim/step/step_device.hpp"
 
+#include <algorithm>
+
 #include "hwprofiles/communicators.hpp"
 #include "policies/rewrite/precision.hpp"
 
@@ -23,7 +25,14 @@ DeviceProfile device_of(const StepSpec& spec) {
 Bytes process_overhead(const StepSpec& spec) {
   if (!spec.allocator->traits().has_overhead) return Bytes(0);
   const FrameworkProfile& framework = spec.device.framework;
-  return framework.context + communication_buffers(spec.mesh, spec.device);
+  return framework.context + communication_buffers(spec.mesh, spec.device, gather_ranks(spec));
+}
+
+int gather_ranks(const StepSpec& spec) {
+  int ranks = 1;
+  for (const TrainingRewrite* rewrite : policies_of<TrainingRewrite>(spec))
+    ranks = std::max(ranks, rewrite->gather_ranks());
+  return ranks;
 }
 
 DType compute_type(const StepSpec& spec) {

@@ -19,5 +19,7 @@ namespace tidemark {
 // Device memory that a process takes outside its allocator: the CUDA context and, with several
 // ranks, NCCL's buffers. None for the ideal allocator.
 [[nodiscard]] Bytes process_overhead(const StepSpec& spec);
+// Returns how many ranks gather parameters among themselves in backward (see TrainingRewrite).
+[[nodiscard]] int gather_ranks(const StepSpec& spec);
 
 }  // namespace tidemark

@@ -57,17 +57,29 @@ TEST_SUITE("unit") {
              Row{{{kTensor, 2}, {kPipeline, 2}}, "tensor 1480; pipeline 24; "},
              Row{{{kTensor, 2}, {kPipeline, 16}}, "tensor 1480; pipeline 48; "},
              // Every rank of an expert group sends to seven others.
-             Row{{{kData, 16}, {kExpert, 8}}, "data 1480; expert 168; "},
+             // Pairs of replicas with the same experts add up their gradients in a ring.
+             Row{{{kData, 16}, {kExpert, 8}}, "data 1480; expert 168; data 192; "},
              // Groups of the same ranks have communicators of their own.
              Row{{{kData, 8}, {kExpert, 8}}, "data 1480; expert 168; "},
              Row{{{kContext, 4}}, "data 1480; context 48; "},
              Row{{{kData, 16}, {kShard, 8}, {kExpert, 8}},
                  "shard 1480; replicate 192; expert 168; "},
+             Row{{{kData, 16}, {kShard, 8}, {kExpert, 4}},
+                 "shard 1480; replicate 192; expert 72; shard 192; "},
              Row{{{kData, 2}, {kContext, 4}}, "data 1480; context 48; "},
          }) {
       CAPTURE(row.expected);
       CHECK(text_of(communicators_of(mesh(row.sizes), device_with(16))) == row.expected);
     }
+  }
+
+  TEST_CASE("neighbours that backward gathers among have a communicator") {
+    const Mesh sizes = mesh({{MeshDimension::kData, 32}, {MeshDimension::kShard, 32}});
+    const std::vector<Communicator> found = communicators_of(sizes, device_with(16), 8);
+    CHECK(text_of(found) == "data 1480; data 192; ");
+    CHECK(found[0].ranks == 32);
+    CHECK(found[1].ranks == 8);
+    CHECK(communication_buffers(sizes, device_with(16), 8).count == (1480 + 192) * kMiB);
   }
 
   TEST_CASE("further communicators take nothing where their channels are not known") {
