@@ -79,8 +79,8 @@ BytesPerSecond InterconnectModel::bus_bandwidth(CollectiveKind kind, const MeshG
     // measured).
     const double duplex =
         std::min(links_.host_to_device.duplex.value, links_.device_to_host.duplex.value);
-    const int on_host = (mesh_.ranks() + mesh_.nodes() - 1) / mesh_.nodes();
-    return {links_.peer_to_peer || on_host <= 2 ? duplex : duplex / 2};
+    const bool direct = links_.peer_to_peer || mesh_.ranks_on_host() <= 2;
+    return {direct ? duplex : duplex / 2};
   }
   if (interconnect_model_detail::is_between_two(kind))
     return {interconnect_model_detail::kPairShare * nvlink};

@@ -13,6 +13,7 @@
 // add no ranks of their own. Those of `replicate` hold equal shards: replicas a shard group apart.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -61,6 +62,8 @@ class Mesh {
   [[nodiscard]] const Sizes& sizes() const { return sizes_; }
   [[nodiscard]] int ranks() const;
   [[nodiscard]] int nodes() const { return (ranks() + node_ - 1) / node_; }  // hosts of all ranks
+  // Returns the ranks on the host that has the most of them.
+  [[nodiscard]] int ranks_on_host() const { return std::min(ranks(), node_); }
   [[nodiscard]] MeshGroup group(MeshDimension dimension) const;
   // Returns one of the groups of `ranks` consecutive ranks that a group is divided into, which
   // `ranks` divide; where some of them lie on more nodes than others, one of those.

@@ -123,6 +123,8 @@ constexpr auto kHardwareKeys = std::to_array<OtherKey>({
     {"memory", "hardware.hbm.capacity: {}"},
     {"vram", "hardware.hbm.capacity: {}"},
     {"capacity", "hardware.hbm.capacity: {}"},
+    {"peer_to_peer", "hardware.links.peer_to_peer: {}"},
+    {"nvlink", "hardware.links.nvlink: {}"},
     {"bandwidth", "hardware.hbm.bandwidth: {}"},
 });
 

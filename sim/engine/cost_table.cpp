@@ -104,7 +104,7 @@ CostTable price(const TrainingGraph& graph, const CostModel& eager, const Mesh& 
   const DeviceProfile& device = model.profile();
   CostTable table;
   const InterconnectModel interconnect(device, mesh);
-  const int sharing = std::clamp(mesh.ranks(), 1, device.host.gpus);
+  const int sharing = mesh.ranks_on_host();
   const double dram = device.host.dram_bandwidth.value;
   const double most = dram > 0 ? dram / sharing : std::numeric_limits<double>::infinity();
   const double optimizer = std::min(device.host.optimizer_bandwidth.value, most);

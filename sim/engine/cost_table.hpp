@@ -62,9 +62,9 @@ struct CostTable {
   Duration device_free{};    // one cudaFree
 };
 
-// Prices the operators of a graph on one device. The ranks of the mesh are equal and share hosts of
-// DeviceProfile::host.gpus GPUs each: their copies, NVMe requests and optimizers on the CPU run at
-// the same time and share the host's bandwidth evenly. A copied byte crosses host memory once.
+// Prices the operators of a graph on one device. The ranks of the mesh are equal and share hosts
+// (Mesh::ranks_on_host()): their copies, NVMe requests and optimizers on the CPU run at the same
+// time and share the host's bandwidth evenly. A copied byte crosses host memory once.
 //
 // Products take longer than alone on the device, where the profile says by how much
 // (DeviceProfile::sustained_matmul), and as long as on the slowest of the ranks.

@@ -29,7 +29,7 @@ void add_loader(PointResult& point) {
 // A point that fits, and whose weights cannot be loaded, does not fit.
 void add_load(PointResult& point, const StepSpec& spec, const TrainingGraph& graph) {
   if (!spec.training.load) return;
-  const int processes = std::min(spec.mesh.ranks(), std::max(spec.device.host.gpus, 1));
+  const int processes = spec.mesh.ranks_on_host();
   point.load = load_figures(*spec.training.load, graph, processes);
   const bool shards = std::any_of(
       graph.parameters.begin(), graph.parameters.end(), [&](const Parameter& parameter) {

@@ -132,7 +132,7 @@ void PointSimulation::wait_for_data() {
   const std::optional<LoaderSpec>& data = spec_.training.loader;
   if (!data) return;
   const TrainingGraph& t = model_.training;
-  const int ranks_per_host = std::min(spec_.mesh.ranks(), std::max(spec_.device.host.gpus, 1));
+  const int ranks_per_host = spec_.mesh.ranks_on_host();
   point_.loader = loader_figures(*data, batch_bytes(t), t.samples, spec_.device, ranks_per_host);
   const Duration link = point_.run.busy[static_cast<std::size_t>(Stream::kCopyIn)];
   point_.loader_stall = loader_stall(*data, *point_.loader, t.micro_batches, point_.run.step, link);

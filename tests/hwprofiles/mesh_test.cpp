@@ -46,6 +46,13 @@ TEST_SUITE("unit") {
     CHECK_THROWS_AS(Mesh({4, 1, 0, 1, 1, 1}, 4, kInside), InternalError);
   }
 
+  TEST_CASE("the fullest host has as many ranks as it has GPUs, or all of them") {
+    CHECK(Mesh().ranks_on_host() == 1);
+    CHECK(Mesh({3, 1, 1, 1, 1, 1}, 4, kInside).ranks_on_host() == 3);
+    CHECK(Mesh({6, 1, 1, 1, 1, 1}, 4, kInside).ranks_on_host() == 4);
+    CHECK(Mesh({2, 1, 4, 1, 1, 1}, 4, kInside).ranks_on_host() == 4);
+  }
+
   TEST_CASE("neighbours in a group lie on as many nodes as the most scattered of them") {
     for (const int tensor : {1, 2, 4}) {
       for (const int node : {1, 2, 4, 6, 8}) {

@@ -196,6 +196,9 @@ report: {dir: out, formats: [json]}
           "s.yaml:2:11: hardware: expected a GPU or a mapping, found a list");
     CHECK(refusal(model + "hardware: {count: 8}\n") ==
           "s.yaml:2:11: hardware.gpu: required key is missing; expected a text");
+    CHECK(refusal(model + "hardware: {gpu: l40s, peer_to_peer: true}\n") ==
+          "s.yaml:2:23: hardware.peer_to_peer: unknown key; write hardware.links.peer_to_peer: "
+          "true");
     CHECK(refusal(model + "hardware: {gpu: h100-sxm-80gb, count: 0}\n") ==
           "s.yaml:2:39: hardware.count: expected an integer from 1 to 1048576, found 0");
     CHECK(refusal(fmt::format("model: {{graph: {}}}\nhardware: {{gpu: h100-sxm-80gb, count: 2}}\n",
