@@ -23,7 +23,8 @@
 // Collectives of several groups that run at one time share the links of a GPU inside its node, and
 // its adapter (use()); without NVLink copies to and from the host share the former. As all ranks do
 // the same, the other ranks' links are as busy as this one's. Not measured: how kernels of NCCL
-// that ask for one link divide it; here each is slowed down alike.
+// that ask for one link divide it (here all are slowed down alike, sim/engine/link_load.hpp), and
+// what a GPU's link has left where a ring is slow because it passes the host's memory (nothing).
 #pragma once
 
 #include "graph/core/units.hpp"

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <initializer_list>
 #include <optional>
+#include <utility>
 
 #include "graph/operators/family.hpp"
 #include "graph/operators/known_families.hpp"
+#include "graph/operators/node_view.hpp"
 
 namespace tidemark {
 namespace kernel_sites_detail {
@@ -13,7 +15,7 @@ namespace {
 
 class Finder {
  public:
-  explicit Finder(const Graph& graph);
+  Finder(const Graph& graph, const FrameworkRules& rules);
   [[nodiscard]] std::optional<KernelSite> at(NodeId last) const;
 
  private:
@@ -31,6 +33,13 @@ class Finder {
   }
   [[nodiscard]] bool is_parameter(TensorId tensor) const { return parameters_[tensor] != 0; }
   [[nodiscard]] bool is_read_by(const OperatorFamily& family, TensorId tensor) const;
+  // Whether only `reader` needs what is in the memory of a tensor, so that it may be overwritten
+  // then: no other node reads it but to make a view of it, and the one that makes it keeps nothing
+  // of it.
+  [[nodiscard]] bool may_overwrite(TensorId tensor, NodeId reader) const;
+  [[nodiscard]] bool keeps_output(NodeId id) const;
+  // Whether the tensor is a weight with one element for each feature of x.
+  [[nodiscard]] bool is_weight_of(TensorId weight, TensorId x) const;
   // Whether nothing but these nodes reads what those inside make.
   [[nodiscard]] bool is_closed(const KernelSite& site) const;
 
@@ -40,28 +49,41 @@ class Finder {
   [[nodiscard]] std::optional<KernelSite> one_norm(NodeId last) const;
   [[nodiscard]] NodeId gate_activation(TensorId tensor) const;
   [[nodiscard]] std::optional<KernelSite> gated(NodeId last) const;
+  [[nodiscard]] bool goes_into_cat(TensorId tensor) const;
   [[nodiscard]] std::optional<KernelSite> rotated(NodeId last) const;
 
   const Graph& graph_;
+  const FrameworkRules& rules_;
   IdVector<TensorId, NodeId> maker_;
   IdVector<TensorId, std::vector<NodeId>> readers_;
-  IdVector<TensorId, char> leaves_;  // the model returns the tensor
+  IdVector<StorageId, std::vector<NodeId>> touching_;  // nodes that read or make what is in it
+  IdVector<TensorId, char> leaves_;                    // the model returns the tensor
   IdVector<TensorId, char> parameters_;
 };
 
-Finder::Finder(const Graph& graph)
+Finder::Finder(const Graph& graph, const FrameworkRules& rules)
     : graph_(graph),
+      rules_(rules),
       maker_(graph.tensors.size()),
       readers_(graph.tensors.size()),
+      touching_(graph.storages.size()),
       leaves_(graph.tensors.size(), 0),
       parameters_(graph.tensors.size(), 0) {
   for (const Parameter& parameter : graph.parameters)
     parameters_[parameter.tensor] = 1;
   for (const NodeId id : ids_of(graph.nodes)) {
-    for (const TensorId made : graph.nodes[id].outputs)
+    const auto touches = [&](TensorId tensor) {
+      std::vector<NodeId>& nodes = touching_[graph.tensors[tensor].storage];
+      if (nodes.empty() || nodes.back() != id) nodes.push_back(id);
+    };
+    for (const TensorId made : graph.nodes[id].outputs) {
       maker_[made] = id;
+      touches(made);
+    }
     for (const TensorId in : graph.nodes[id].inputs) {
-      if (in.valid()) readers_[in].push_back(id);
+      if (!in.valid()) continue;
+      readers_[in].push_back(id);
+      touches(in);
     }
   }
   for (const TensorId output : graph.other_outputs)
@@ -89,6 +111,34 @@ bool Finder::is_closed(const KernelSite& site) const {
   });
 }
 
+bool Finder::keeps_output(NodeId id) const {
+  if (!id.valid() || node(id).family->save == nullptr) return false;
+  const NodeView view(graph_, id, rules_);
+  SavedSet saved(view);
+  node(id).family->save(saved);
+  return !saved.outputs().empty();
+}
+
+bool Finder::may_overwrite(TensorId tensor, NodeId reader) const {
+  const StorageId storage = graph_.tensors[tensor].storage;
+  const auto shares = [&](TensorId id) {
+    return id.valid() && graph_.tensors[id].storage == storage;
+  };
+  return std::all_of(touching_[storage].begin(), touching_[storage].end(), [&](NodeId id) {
+    if (id == reader) return true;
+    const std::vector<TensorId>& outputs = node(id).outputs;
+    const bool makes = std::any_of(outputs.begin(), outputs.end(), shares);
+    return makes && !keeps_output(id) &&
+           std::none_of(outputs.begin(), outputs.end(),
+                        [&](TensorId made) { return leaves_[made] != 0; });
+  });
+}
+
+bool Finder::is_weight_of(TensorId weight, TensorId x) const {
+  const Shape& shape = graph_.tensors[x].shape;
+  return is_parameter(weight) && graph_.tensors[weight].shape == Shape{shape[-1]};
+}
+
 // hidden = x.float(); hidden * rsqrt(hidden.pow(2).mean(-1, keepdim=True) + eps)
 std::optional<Finder::Normalised> Finder::normalised(TensorId result) const {
   static const OperatorFamily* const rsqrt = find_family("rsqrt");
@@ -101,6 +151,8 @@ std::optional<Finder::Normalised> Finder::normalised(TensorId result) const {
        {rsqrt, &add_scalar_family(), &mean_family(), &pow_family()}) {
     const NodeId made = maker(tensor, *family);
     if (!made.valid()) return std::nullopt;
+    const bool of_rows = node(made).attributes.list("axes") == std::vector<std::int64_t>{-1};
+    if (family == &mean_family() && !of_rows) return std::nullopt;
     found.nodes.push_back(made);
     tensor = node(made).inputs[0];
   }
@@ -113,10 +165,10 @@ std::optional<Finder::Normalised> Finder::normalised(TensorId result) const {
   return found;
 }
 
-// Llama: weight * normalised.to(x.dtype)
+// Llama: weight * normalised.to(x.dtype). Liger's result has the type of x, also where a wider
+// weight makes it wider here.
 std::optional<KernelSite> Finder::weight_times_norm(NodeId last) const {
-  if (node(last).family != &mul_family() || !is_parameter(node(last).inputs[0]))
-    return std::nullopt;
+  if (node(last).family != &mul_family()) return std::nullopt;
   std::vector<NodeId> inside;
   TensorId scaled = node(last).inputs[1];
   if (const NodeId cast = maker(scaled, cast_family()); cast.valid()) {
@@ -124,7 +176,7 @@ std::optional<KernelSite> Finder::weight_times_norm(NodeId last) const {
     scaled = node(cast).inputs[0];
   }
   const std::optional<Normalised> found = normalised(scaled);
-  if (!found) return std::nullopt;
+  if (!found || !is_weight_of(node(last).inputs[0], found->x)) return std::nullopt;
   inside.insert(inside.end(), found->nodes.begin(), found->nodes.end());
   return KernelSite{.kind = KernelKind::kRmsNorm,
                     .last = last,
@@ -155,7 +207,7 @@ std::optional<KernelSite> Finder::norm_times_one_and_weight(NodeId last) const {
     inside.push_back(cast);
     weight = node(cast).inputs[0];
   }
-  if (!is_parameter(weight)) return std::nullopt;
+  if (!is_weight_of(weight, found->x)) return std::nullopt;
   return KernelSite{.kind = KernelKind::kRmsNorm,
                     .last = last,
                     .inside = std::move(inside),
@@ -166,7 +218,7 @@ std::optional<KernelSite> Finder::one_norm(NodeId last) const {
   const Node& norm = node(last);
   if (norm.family != &rms_norm_family() || norm.inputs.size() < 2 || !norm.inputs[1].valid())
     return std::nullopt;
-  if (graph_.tensors[norm.inputs[1]].shape.rank() != 1) return std::nullopt;
+  if (!is_weight_of(norm.inputs[1], norm.inputs[0])) return std::nullopt;
   return KernelSite{
       .kind = KernelKind::kRmsNorm, .last = last, .operands = {norm.inputs[0], norm.inputs[1]}};
 }
@@ -183,7 +235,7 @@ std::optional<KernelSite> Finder::gated(NodeId last) const {
   if (node(last).family != &mul_family()) return std::nullopt;
   TensorId up = node(last).inputs[1];
   NodeId activation = gate_activation(node(last).inputs[0]);
-  if (!activation.valid()) {  // Phi 3 has them the other way round
+  if (!activation.valid()) {  // Phi 3: up * act(gate)
     up = node(last).inputs[0];
     activation = gate_activation(node(last).inputs[1]);
   }
@@ -191,8 +243,9 @@ std::optional<KernelSite> Finder::gated(NodeId last) const {
   const TensorId gate = node(activation).inputs[0];
   const Tensor& left = graph_.tensors[gate];
   const Tensor& right = graph_.tensors[up];
-  // The gradients replace gate and up: nothing else may read them.
-  const bool alone = readers_[gate].size() == 1 && readers_[up].size() == 1;
+  // The gradients replace gate and up, or copies of strided ones.
+  const bool alone = (!left.is_contiguous() || may_overwrite(gate, activation)) &&
+                     (!right.is_contiguous() || may_overwrite(up, last));
   if (node(activation).in_place || node(last).in_place || !alone || left.shape != right.shape ||
       left.dtype != right.dtype)
     return std::nullopt;
@@ -200,11 +253,27 @@ std::optional<KernelSite> Finder::gated(NodeId last) const {
       .kind = KernelKind::kGlu, .last = last, .inside = {activation}, .operands = {gate, up}};
 }
 
+// Whether a cat reads the tensor or a view of it.
+bool Finder::goes_into_cat(TensorId tensor) const {
+  return std::any_of(readers_[tensor].begin(), readers_[tensor].end(), [&](NodeId reader) {
+    if (node(reader).family == &cat_family()) return true;
+    const std::vector<TensorId>& made = node(reader).outputs;
+    return std::any_of(made.begin(), made.end(), [&](TensorId view) {
+      return graph_.tensors[view].storage == graph_.tensors[tensor].storage && goes_into_cat(view);
+    });
+  });
+}
+
+// Where only a part of a head's features is rotated, cat puts the others beside it.
 std::optional<KernelSite> Finder::rotated(NodeId last) const {
   const Node& rotary = node(last);
   if (rotary.family != &rotary_family() || graph_.tensors[rotary.inputs[0]].shape.rank() != 4 ||
-      is_read_by(cat_family(), rotary.outputs[0]))
+      goes_into_cat(rotary.outputs[0]))
     return std::nullopt;
+  Tensor rows = graph_.tensors[rotary.inputs[0]];
+  std::swap(rows.shape[1], rows.shape[2]);
+  std::swap(rows.strides[1], rows.strides[2]);
+  if (rows.is_contiguous() && !may_overwrite(rotary.inputs[0], last)) return std::nullopt;
   return KernelSite{.kind = KernelKind::kRope, .last = last, .operands = rotary.inputs};
 }
 
@@ -216,6 +285,7 @@ std::optional<KernelSite> Finder::at(NodeId last) const {
     std::optional<KernelSite> found = (this->*rule)(last);
     if (!found || !is_closed(*found)) continue;
     found->is_added = is_read_by(add_family(), node(last).outputs[0]);
+    found->is_of_heads = graph_.tensors[found->operands.front()].shape.rank() == 4;
     return found;
   }
   return std::nullopt;
@@ -224,8 +294,8 @@ std::optional<KernelSite> Finder::at(NodeId last) const {
 }  // namespace
 }  // namespace kernel_sites_detail
 
-std::vector<KernelSite> find_kernel_sites(const Graph& graph) {
-  const kernel_sites_detail::Finder finder(graph);
+std::vector<KernelSite> find_kernel_sites(const Graph& graph, const FrameworkRules& rules) {
+  const kernel_sites_detail::Finder finder(graph, rules);
   std::vector<KernelSite> sites;
   for (const NodeId id : ids_of(graph.nodes)) {
     if (std::optional<KernelSite> site = finder.at(id)) sites.push_back(std::move(*site));

@@ -1,6 +1,7 @@
 // Liger-Kernel's kernels in the place of a model's norms, gated activations and rotary embeddings.
 #include "graph/operators/liger/liger_kernels.hpp"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <string>
@@ -36,19 +37,22 @@ using Choices = std::array<Choice, kChoices.size()>;
 
 class LigerKernels final : public ForwardRewrite {
  public:
-  explicit LigerKernels(const Choices& choices) : choices_(choices) {}
+  LigerKernels(const Choices& choices, bool head_norms)
+      : choices_(choices), head_norms_(head_norms) {}
   [[nodiscard]] std::string_view name() const override { return "liger_kernels"; }
   [[nodiscard]] bool acts_in_evaluation(bool /*computes_loss*/) const override { return true; }
   [[nodiscard]] ForwardStage stage() const override { return ForwardStage::kKernels; }
   [[nodiscard]] Graph apply(const Graph& graph, const RewriteContext& context) const override;
 
  private:
-  [[nodiscard]] const Choice& choice_of(KernelKind kind) const {
-    return choices_.at(static_cast<std::size_t>(kind));
+  [[nodiscard]] bool replaces(const KernelSite& site) const {
+    return choices_.at(static_cast<std::size_t>(site.kind)).used &&
+           (head_norms_ || !site.is_of_heads || site.kind != KernelKind::kRmsNorm);
   }
   void check_found(const std::vector<KernelSite>& sites, const Graph& graph) const;
 
   Choices choices_;
+  bool head_norms_;
 };
 
 void LigerKernels::check_found(const std::vector<KernelSite>& sites, const Graph& graph) const {
@@ -71,12 +75,17 @@ void LigerKernels::check_found(const std::vector<KernelSite>& sites, const Graph
 }
 
 Graph LigerKernels::apply(const Graph& graph, const RewriteContext& context) const {
-  const std::vector<KernelSite> sites = find_kernel_sites(graph);
+  const FrameworkRules rules = context.framework == nullptr ? FrameworkRules{} : *context.framework;
+  const std::vector<KernelSite> sites = find_kernel_sites(graph, rules);
   check_found(sites, graph);
+  // Liger's functions for such models (Gemma 2 and 3) set in_place=False for all of their norms.
+  const bool keeps_gradients = std::any_of(sites.begin(), sites.end(), [](const KernelSite& site) {
+    return site.kind == KernelKind::kRmsNorm && site.is_added;
+  });
   std::map<NodeId, const KernelSite*> ends;
   std::map<NodeId, const KernelSite*> inside;
   for (const KernelSite& site : sites) {
-    if (!choice_of(site.kind).used) continue;
+    if (!replaces(site)) continue;
     ends.emplace(site.last, &site);
     for (const NodeId id : site.inside)
       inside.emplace(id, &site);
@@ -103,7 +112,7 @@ Graph LigerKernels::apply(const Graph& graph, const RewriteContext& context) con
     if (site.kind == KernelKind::kRmsNorm) {
       family = &liger_rms_norm_family();
       attributes.set("multiprocessors", multiprocessors);
-      if (site.is_added) attributes.set("keeps_gradient", std::int64_t{1});
+      if (keeps_gradients) attributes.set("keeps_gradient", std::int64_t{1});
     } else if (site.kind == KernelKind::kRope) {
       family = &liger_rope_family();
     }
@@ -137,8 +146,9 @@ const PolicyEntry& liger_kernels_entry() {
           any |= choices.at(i).used;
         }
         if (!any) d.fail("none of its kernels is used; leave liger_kernels out");
+        const bool head_norms = d.optional<bool>("head_norms", true);
         d.finish();
-        return std::make_unique<detail::LigerKernels>(choices);
+        return std::make_unique<detail::LigerKernels>(choices, head_norms);
       }};
   return kEntry;
 }

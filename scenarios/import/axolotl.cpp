@@ -264,24 +264,34 @@ bool lists_plugin(const Settings& settings, std::string_view name) {
          });
 }
 
+// The plugin patches the classes before the model is made; other models it leaves as they are.
 void import_liger(Settings& settings, ScenarioDraft& draft) {
   constexpr std::string_view kLoss = "liger_fused_linear_cross_entropy";
+  constexpr auto kKernels = std::to_array<std::pair<std::string_view, std::string_view>>(
+      {{"liger_rms_norm", "rms_norm"}, {"liger_glu_activation", "glu"}, {"liger_rope", "rope"}});
+  if (draft.liger_type.empty()) {
+    settings.without_effect(kLoss, "Liger has no kernels for the model");
+    for (const auto& [key, kernel] : kKernels)
+      settings.without_effect(key, "Liger has no kernels for the model");
+    return;
+  }
   if (is_on(settings, kLoss)) {
     draft.policy("fused_loss", settings.location(kLoss)) = scalar_at("liger", settings, kLoss);
     settings.becomes(kLoss, "policies.fused_loss: liger");
   }
   std::vector<std::string_view> left_out;
   Location first;
-  for (const auto& [key, kernel] :
-       {std::pair{"liger_rms_norm", "rms_norm"}, std::pair{"liger_glu_activation", "glu"},
-        std::pair{"liger_rope", "rope"}}) {
-    if (!is_on(settings, key)) {
-      left_out.emplace_back(kernel);
+  for (const auto& [key, kernel] : kKernels) {
+    // Its first name was liger_swiglu.
+    const std::string_view old = kernel == "glu" ? "liger_swiglu" : key;
+    const std::string_view given = settings.has(key) ? key : old;
+    if (!is_on(settings, given)) {
+      left_out.push_back(kernel);
       continue;
     }
-    if (!draft.has_policy("liger_kernels")) first = settings.location(key);
+    if (!draft.has_policy("liger_kernels")) first = settings.location(given);
     static_cast<void>(draft.policy("liger_kernels", first));
-    settings.becomes(key, fmt::format("policies.liger_kernels ({})", kernel));
+    settings.becomes(given, fmt::format("policies.liger_kernels ({})", kernel));
   }
   if (draft.has_policy("liger_kernels")) leave_out_kernels(draft, left_out, first);
   if (is_on(settings, "liger_layer_norm"))
@@ -313,7 +323,7 @@ void import_losses(Settings& settings, ScenarioDraft& draft) {
   settings.without_effect("chunked_cross_entropy", "off");
   if (is_on(settings, "liger_cross_entropy"))
     settings.not_understood("liger_cross_entropy", "its kernel is not simulated");
-  for (const char* key : {"liger_rope", "liger_rms_norm", "liger_layer_norm",
+  for (const char* key : {"liger_rope", "liger_rms_norm", "liger_layer_norm", "liger_swiglu",
                           "liger_glu_activation", "liger_cross_entropy"})
     settings.without_effect(key, "off");
 }

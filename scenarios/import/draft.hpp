@@ -30,6 +30,7 @@ struct ScenarioDraft {
   bool tf32 = false;
   std::int64_t ranks = 0;         // number of GPUs; 0: not said
   std::int64_t hidden_size = 0;   // hidden size of the model; 0: not known
+  std::string liger_type;         // see liger_models.hpp
   std::int64_t global_batch = 0;  // samples of a step on all GPUs; 0: not said
   Location global_batch_location;
   std::int64_t machines = 1;  // hosts that the GPUs are divided among

@@ -8,6 +8,7 @@
 
 #include "graph/core/document.hpp"
 #include "scenarios/import/draft.hpp"
+#include "scenarios/read/liger_models.hpp"
 #include "scenarios/read/short_form.hpp"
 #include "sim/step/build_training.hpp"
 
@@ -215,6 +216,7 @@ ImportedScenario read_settings(const Value& file, const ImportOptions& options) 
   imported.scenario = scenario_of_model(options.model, options.gpu);
   ScenarioDraft draft;
   draft.hidden_size = import_settings_detail::hidden_size_of(*imported.scenario.find("model"));
+  draft.liger_type = liger_type(*imported.scenario.find("model"));
   draft.ranks = options.count;
   Settings settings(&file, "", imported.report);
   format.import(settings, draft);

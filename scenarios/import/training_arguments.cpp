@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "scenarios/import/draft.hpp"
+#include "scenarios/read/liger_models.hpp"
 #include "scenarios/read/short_form.hpp"
 
 namespace tidemark {
@@ -149,11 +150,17 @@ void import_activation_offloading(Settings& settings, ScenarioDraft& draft) {
 }
 
 // transformers patches norms, activations and rotary embeddings with the loss, unless
-// liger_kernel_config leaves some out.
+// liger_kernel_config leaves some out; of models that Liger does not know it says so in its log.
 void import_liger(Settings& settings, ScenarioDraft& draft) {
   constexpr std::string_view kKey = "use_liger_kernel";
   if (!settings.flag(kKey).value_or(false)) return;
   Settings config = settings.group("liger_kernel_config");
+  if (draft.liger_type.empty()) {
+    settings.without_effect(kKey, "Liger has no kernels for the model");
+    constexpr auto kAll = std::to_array<std::string_view>({"*"});
+    config.without_effect(kAll);
+    return;
+  }
   const auto keeps = [&](std::string_view key) {
     const auto flag = config.flag(key);
     if (flag) config.becomes(key, *flag ? "as by itself" : "left out");
@@ -164,15 +171,24 @@ void import_liger(Settings& settings, ScenarioDraft& draft) {
     draft.policy("fused_loss", settings.location(kKey)) = scalar_at("liger", settings, kKey);
     outcome = "policies.fused_loss: liger, ";
   }
+  // Its functions for each model take the switch of the activation that the model has.
+  const bool is_gemma = draft.liger_type.starts_with("gemma");
   std::vector<std::string_view> left_out;
   if (!keeps("rms_norm")) left_out.emplace_back("rms_norm");
-  if (!keeps("swiglu") || !keeps("geglu")) left_out.emplace_back("glu");
+  if (!keeps(is_gemma ? "geglu" : "swiglu")) left_out.emplace_back("glu");
   if (!keeps("rope")) left_out.emplace_back("rope");
-  if (left_out.size() < 3) {
+  const bool has_kernels = left_out.size() < 3;
+  if (liger_leaves_head_norms(draft.liger_type)) left_out.emplace_back("head_norms");
+  if (has_kernels) {
     static_cast<void>(draft.policy("liger_kernels", settings.location(kKey)));
     leave_out_kernels(draft, left_out, settings.location(kKey));
     outcome += "policies.liger_kernels, ";
   }
+  if (config.flag("cross_entropy").value_or(false))
+    config.not_understood("cross_entropy", "its kernel is not simulated");
+  constexpr auto kOthers =
+      std::to_array<std::string_view>({"cross_entropy", "layer_norm", "swiglu", "geglu"});
+  config.without_effect(kOthers);
   config.finish();
   if (outcome.ends_with(", ")) outcome.resize(outcome.size() - 2);
   settings.becomes(kKey, outcome.empty() ? "all of it is left out" : outcome);

@@ -39,11 +39,12 @@ struct Queue {
   std::uint32_t issued = kNone;  // last issued so far: an event recorded now waits for it
   std::int64_t free_since = 0;   // moment at which the last instruction ended
   std::uint32_t waiting = 0;     // issued and not ended
-  // The running copy: how many bytes are left, and how fast they move at the moment.
-  double bytes_left = 0;
-  double ns_per_byte = 0;
+  // The running copy or collective: how many bytes are left, or nanoseconds of it alone, and how
+  // long each takes at the moment.
+  double left = 0;
+  double ns_per_unit = 0;
   std::int64_t updated = 0;
-  // The running kernel or collective: its duration divided by its duration alone on the device.
+  // The running kernel: its duration divided by its duration alone on the device.
   double slowdown = 1;
 };
 
@@ -305,7 +306,8 @@ class Engine {
       false;                // the host has waited for idle streams before the allocation is retried
   bool owes_wait_ = false;  // the allocator gave memory back, which requires idle streams
   bool has_sent_ = false;   // a send has ended since the last take_sent()
-  LinkUse asked_;           // of the links, by collectives and copies that run now
+  // How much longer what runs on a link now takes there than alone.
+  LinkUse stretch_{.inside = 1, .network = 1};
   // Collectives that run now and take multiprocessors, and how much longer memory traffic takes
   // beside them.
   int collectives_ = 0;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "sim/engine/event_loop.hpp"
+#include "sim/engine/link_load.hpp"
 #include "sim/engine/waits.hpp"
 
 namespace tidemark {
@@ -123,14 +124,17 @@ void Engine<A>::start(std::size_t s, std::int64_t now) {
       if (s == kCompute) {
         retime_kernel(now);
       } else if (runs_collective(s)) {
+        queue.left = static_cast<double>(duration);
+        queue.ns_per_unit = 1;
+        queue.updated = now;
         retime_links(now);
       }
       return;
     }
     case Opcode::kCopyOut:
     case Opcode::kCopyIn: {
-      queue.bytes_left = static_cast<double>(program_.copied_bytes(i).count);
-      queue.ns_per_byte = 0;
+      queue.left = static_cast<double>(program_.copied_bytes(i).count);
+      queue.ns_per_unit = 0;
       queue.updated = now + (s == kOut ? costs_.copy_out : costs_.copy_in).latency.count();
       retime_links(now);
       return;
@@ -152,6 +156,17 @@ void Engine<A>::start(std::size_t s, std::int64_t now) {
   }
 }
 
+// From now on what a queue has left goes on at another rate.
+inline void set_rate(Queue& queue, double ns_per_unit, std::int64_t now) {
+  if (now > queue.updated && queue.ns_per_unit > 0) {
+    queue.left -= static_cast<double>(now - queue.updated) / queue.ns_per_unit;
+    queue.updated = now;
+  }
+  queue.ns_per_unit = ns_per_unit;
+  const double left = std::max(queue.left, 0.0) * ns_per_unit;
+  queue.ends = std::max(now, queue.updated) + std::llround(left);
+}
+
 template <class A>
 bool Engine<A>::copies() const {
   return queues_[kOut].running != kNone || queues_[kIn].running != kNone;
@@ -167,15 +182,8 @@ void Engine<A>::retime_copies(std::int64_t now) {
     if (queue.running == kNone) continue;
     const CostTable::Link& link = s == kOut ? costs_.copy_out : costs_.copy_in;
     double rate = both ? link.ns_per_byte_duplex : link.ns_per_byte_alone;
-    if (costs_.copies_share_inside) rate *= std::max(1.0, asked_.inside);
-    if (rate == queue.ns_per_byte) continue;
-    if (now > queue.updated && queue.ns_per_byte > 0) {
-      queue.bytes_left -= static_cast<double>(now - queue.updated) / queue.ns_per_byte;
-      queue.updated = now;
-    }
-    queue.ns_per_byte = rate;
-    const double left = std::max(queue.bytes_left, 0.0) * rate;
-    queue.ends = std::max(now, queue.updated) + std::llround(left);
+    if (costs_.copies_share_inside) rate *= stretch_.inside;
+    if (rate != queue.ns_per_unit) set_rate(queue, rate, now);
   }
 }
 
@@ -194,14 +202,16 @@ bool Engine<A>::runs_collective(std::size_t s) const {
 // The rest of each collective that runs goes on with its part of the links of the moment.
 template <class A>
 void Engine<A>::retime_collectives(std::int64_t now) {
-  asked_ = {};
+  LinkLoad inside;
+  LinkLoad network;
   for (std::size_t s = 0; s < streams_; ++s) {
     if (!runs_collective(s)) continue;
     const LinkUse use = costs_.link_use[OperatorId(program_.subject[queues_[s].running])];
-    asked_.inside += use.inside;
-    asked_.network += use.network;
+    inside.add(use.inside);
+    network.add(use.network);
   }
-  if (costs_.copies_share_inside && copies()) asked_.inside += 1;
+  if (costs_.copies_share_inside && copies()) inside.add(1);
+  stretch_ = {.inside = inside.stretch(), .network = network.stretch()};
   collectives_ = 0;
   tax_collectives_ = 0;
   for (std::size_t s = 0; s < streams_; ++s) {
@@ -209,14 +219,9 @@ void Engine<A>::retime_collectives(std::int64_t now) {
     Queue& queue = queues_[s];
     const OperatorId op(program_.subject[queue.running]);
     const LinkUse use = costs_.link_use[op];
-    double slower = 1;
-    if (use.inside > 0) slower = std::max(slower, asked_.inside);
-    if (use.network > 0) slower = std::max(slower, asked_.network);
-    if (slower != queue.slowdown) {
-      const auto left = static_cast<double>(std::max<std::int64_t>(queue.ends - now, 0));
-      queue.ends = now + std::llround(left * slower / queue.slowdown);
-      queue.slowdown = slower;
-    }
+    const double slower =
+        std::max(1 + use.inside * (stretch_.inside - 1), 1 + use.network * (stretch_.network - 1));
+    if (slower != queue.ns_per_unit) set_rate(queue, slower, now);
     if (costs_.tax_collective[op] <= 0) continue;
     ++collectives_;
     tax_collectives_ += costs_.tax_collective[op] / slower;
@@ -236,8 +241,10 @@ void Engine<A>::retime_links(std::int64_t now) {
 // memory traffic has less bandwidth, and its arithmetic fewer multiprocessors.
 template <class A>
 double Engine<A>::slowdown(std::uint32_t i) const {
-  const double tax = (queues_[kOut].running != kNone ? costs_.tax_copy_out : 0) +
-                     (queues_[kIn].running != kNone ? costs_.tax_copy_in : 0) + tax_collectives_;
+  double tax = (queues_[kOut].running != kNone ? costs_.tax_copy_out : 0) +
+               (queues_[kIn].running != kNone ? costs_.tax_copy_in : 0);
+  if (costs_.copies_share_inside) tax /= stretch_.inside;
+  tax += tax_collectives_;
   if (tax <= 0) return 1;
   if (costs_.memory.empty()) return 1 + tax;
   const OperatorId op(program_.subject[i]);

@@ -1,5 +1,9 @@
 // Liger-Kernel's Triton kernels for the parts of a transformer's block (its loss is
 // losses/chunked_losses.hpp). Source: Liger-Kernel, ops/rms_norm.py, swiglu.py, geglu.py, rope.py.
+//
+// Peaks of Liger's own benchmark on an A100 leave no room for copies: its rotary embedding of 32 +
+// 8 heads of 256 and 2,048 tokens in bf16 takes 90.1 MiB, of which queries, keys and their
+// gradients are 80, cos and sin 2, and cuBLAS's workspace 8.1.
 #pragma once
 
 #include "graph/ir/operator_family.hpp"

@@ -10,8 +10,8 @@
 #include "graph/operators/family.hpp"
 #include "graph/operators/registry.hpp"
 #include "policies/rewrite/optimizer_kernels.hpp"
+#include "scenarios/read/liger_models.hpp"
 #include "scenarios/read/short_form.hpp"
-#include "scenarios/studies/measures/liger_models.hpp"
 #include "scenarios/studies/measures/setting_values.hpp"
 
 namespace tidemark {
@@ -251,14 +251,17 @@ std::optional<Measure> Measures::fused_loss() const {
       .pytorch =
           "loss = LigerFusedLinearCrossEntropyLoss()( lm_head.weight, hidden, targets)  # "
           "liger_kernel.transformers"};
-  if (!liger_patches(scenario_.model)) return measure;
+  const std::string type = liger_type(scenario_.model);
+  if (type.empty()) return measure;
   // The libraries' one setting patches the blocks with the loss.
   if (!has_policy("liger_kernels")) {
     measure.text += " + liger_kernels";
-    measure.policies.push_back(policy_item("liger_kernels"));
+    measure.policies.push_back(liger_leaves_head_norms(type)
+                                   ? policy_item("liger_kernels", "head_norms", "false")
+                                   : policy_item("liger_kernels"));
     measure.pytorch =
-        "model = liger_kernel.transformers.AutoLigerKernelForCausalLM.from_pretrained(...)  # in "
-        "place of AutoModelForCausalLM";
+        "liger_kernel.transformers._apply_liger_kernel_to_instance(model=model)  # as the Trainer "
+        "does";
   }
   measure.hugging_face = "use_liger_kernel=True";
   measure.axolotl =

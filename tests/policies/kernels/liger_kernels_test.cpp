@@ -125,18 +125,57 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("a norm whose result is added at once keeps the incoming gradient") {
-    // Gemma 2's norms behind attention and feed-forward: their gradient is the residual stream's.
-    const Scenario scenario = scenario_of("{preset: gemma-2-2b, layers: 1}", "liger_kernels");
-    const TrainedModel trained = build_training(scenario);
-    int own = 0;
-    for (const OperatorId id : ids_of(trained.training.operators)) {
-      if (trained.training.operators[id].name != "liger_rms_norm.backward") continue;
-      const auto touches = trained.training.touches_of(id);
-      own += std::count_if(touches.begin(), touches.end(),
-                           [](const Touch& touch) { return touch.access == Access::kCreate; }) == 3;
-    }
-    CHECK(own == 2);
+  TEST_CASE("no norm of Gemma 2 writes over the incoming gradient") {
+    // Behind attention and feed-forward it is the residual stream's, and Liger has one setting for
+    // all five.
+    const auto gradients_of_norms = [](const char* preset) {
+      const std::string model = fmt::format("{{preset: {}, layers: 1}}", preset);
+      const TrainedModel trained = build_training(scenario_of(model, "liger_kernels"));
+      std::vector<int> made;
+      for (const OperatorId id : ids_of(trained.training.operators)) {
+        if (trained.training.operators[id].name != "liger_rms_norm.backward") continue;
+        const auto touches = trained.training.touches_of(id);
+        made.push_back(
+            static_cast<int>(std::count_if(touches.begin(), touches.end(), [](const Touch& touch) {
+              return touch.access == Access::kCreate;
+            })));
+      }
+      return made;
+    };
+    CHECK(gradients_of_norms("gemma-2-2b") == std::vector<int>(5, 3));
+    CHECK(gradients_of_norms("gemma-2b") == std::vector<int>(3, 2));
+  }
+
+  TEST_CASE("norms of queries and keys stay as they are where the policy says so") {
+    std::map<std::string, int> kernels =
+        kernels_of("{preset: qwen3-0.6b, layers: 2}", "liger_kernels: {head_norms: false}");
+    CHECK(kernels["liger_rms_norm"] == 5);
+    CHECK(kernels["rsqrt"] == 4);
+  }
+
+  TEST_CASE("a gate that something else keeps for its backward is not written over") {
+    const auto gates = [](const char* more) {
+      const Scenario scenario = decode(fmt::format(
+          "{{model: {{layers: {{inputs: {{x: [batch, 16]}}, layers: [{{linear: 16, tap: g}}, "
+          "{{silu: {{}}, tap: a}}, {{from: x, linear: 16}}, {{multiply: a}}, {}"
+          "{{rms_norm: {{eager: true}}}}, {{linear: 4}}]}}}}, hardware: h100-sxm-80gb, "
+          "policies: [liger_kernels]}}",
+          more));
+      const TrainedModel trained = build_training(scenario);
+      return std::count_if(trained.training.operators.begin(), trained.training.operators.end(),
+                           [](const Operator& op) { return op.name == "liger_glu"; });
+    };
+    CHECK(gates("") == 1);
+    CHECK(gates("{multiply: g}, ") == 0);
+  }
+
+  TEST_CASE("a rotary embedding of a part of a head is not Liger's") {
+    // DeepSeek's latent attention rotates 64 of 192 features, and its key's pass an expand first.
+    std::map<std::string, int> kernels =
+        kernels_of("{preset: deepseek-v2-lite, layers: 2}", "liger_kernels");
+    CHECK(kernels["liger_rope"] == 0);
+    CHECK(kernels["rotary"] > 0);
+    CHECK(kernels["liger_rms_norm"] > 0);
   }
 
   TEST_CASE("models without such parts are refused by name, and parts that are asked for") {

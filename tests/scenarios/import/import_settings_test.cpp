@@ -260,6 +260,47 @@ TEST_SUITE("unit") {
                                        R"({"checkpoint_every": {"period": 1}}])");
   }
 
+  TEST_CASE("Liger's kernels come with its loss, for the models that it is made for") {
+    const auto of = [](const std::string& text, const char* model) {
+      return read_settings(parse_document(text, "file.yaml"), {.model = model, .gpu = "a100"});
+    };
+    const std::string trainer = "output_dir: o\nuse_liger_kernel: true\n";
+    CHECK(policies(of(trainer, "llama-3.2-1b")) ==
+          R"([{"fused_loss": "liger"}, {"liger_kernels": {}}])");
+    // The Trainer's functions for Qwen 3 leave out the norms of queries and keys.
+    CHECK(policies(of(trainer, "qwen3-0.6b")) ==
+          R"([{"fused_loss": "liger"}, {"liger_kernels": {"head_norms": false}}])");
+    for (const char* model : {"gpt2", "falcon-7b", "deepseek-v2-lite"}) {
+      const ImportedScenario none = of(trainer, model);
+      CHECK(policies(none) == "[]");
+      CHECK(lists(none.report.without_effect, "use_liger_kernel"));
+    }
+    // Each model's function takes the switch of its own activation.
+    const std::string config =
+        trainer +
+        "liger_kernel_config: {swiglu: false, geglu: true, rms_norm: true, rope: false}\n";
+    CHECK(policies(of(config, "llama-3.2-1b")) ==
+          R"([{"fused_loss": "liger"}, {"liger_kernels": {"glu": false, "rope": false}}])");
+    CHECK(policies(of(config, "gemma-2b")) ==
+          R"([{"fused_loss": "liger"}, {"liger_kernels": {"rope": false}}])");
+    const ImportedScenario few =
+        of(trainer +
+               "liger_kernel_config: {swiglu: false, rms_norm: false, rope: false, "
+               "cross_entropy: false, layer_norm: true, fused_linear_cross_entropy: true}\n",
+           "llama-3.2-1b");
+    CHECK(policies(few) == R"([{"fused_loss": "liger"}])");
+    CHECK(few.report.not_understood.empty());
+    const std::string axolotl = "base_model: m\n";
+    CHECK(policies(of(axolotl + "liger_rope: true\nliger_swiglu: true\n", "llama-3.2-1b")) ==
+          R"([{"liger_kernels": {"rms_norm": false}}])");
+    CHECK(policies(of(axolotl + "liger_rms_norm: true\nliger_fused_linear_cross_entropy: true\n",
+                      "qwen3-0.6b")) ==
+          R"([{"fused_loss": "liger"}, {"liger_kernels": {"glu": false, "rope": false}}])");
+    const ImportedScenario unknown = of(axolotl + "liger_rms_norm: true\n", "gpt2");
+    CHECK(policies(unknown) == "[]");
+    CHECK(lists(unknown.report.without_effect, "liger_rms_norm"));
+  }
+
   TEST_CASE("axolotl's losses: its plugin switches cut cross-entropy on, chunks keep logits") {
     CHECK(policies(read("{base_model: m, plugins: "
                         "[axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin]}")) ==
