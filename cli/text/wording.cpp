@@ -145,10 +145,14 @@ std::string short_setting(const Value& setting) {
 }
 
 std::string communication_text(const Communication& used, const Mesh& mesh) {
-  return fmt::format("{} {} operation{} of {} over {} {} ranks: {} busy, {} of it exposed",
+  const std::string shared = used.shared > Duration(0)
+                                 ? fmt::format(", {} of it because others were on the same links",
+                                               format_duration(used.shared))
+                                 : "";
+  return fmt::format("{} {} operation{} of {} over {} {} ranks: {} busy{}, {} of it exposed",
                      grouped(used.count), name_of(used.kind), used.count == 1 ? "" : "s",
                      format_bytes(used.bytes), ranks_of(used, mesh), name_of(used.group),
-                     format_duration(used.busy), format_duration(used.exposed));
+                     format_duration(used.busy), shared, format_duration(used.exposed));
 }
 
 std::string loader_text(const LoaderFigures& loader) {

@@ -24,6 +24,7 @@ nlohmann::ordered_json communication_json(const PointResult& point) {
                     {"count", used.count},
                     {"bytes", used.bytes.count},
                     {"seconds", seconds(used.busy)},
+                    {"shared_seconds", seconds(used.shared)},
                     {"exposed_seconds", seconds(used.exposed)}});
   }
   return list;

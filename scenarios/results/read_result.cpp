@@ -208,6 +208,8 @@ void read_communication(const Json& mesh, const Json& list, PointResult& point) 
          .count = entry.at("count"),
          .bytes = Bytes(entry.at("bytes").get<std::int64_t>()),
          .busy = duration(entry.at("seconds")),
+         .shared =
+             entry.contains("shared_seconds") ? duration(entry.at("shared_seconds")) : Duration(0),
          .exposed = duration(entry.at("exposed_seconds"))});
   }
 }

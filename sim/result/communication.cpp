@@ -49,7 +49,8 @@ const Collective* collective_of(const TrainingGraph& graph, const StepProgram& p
 }  // namespace communication_detail
 
 std::vector<Communication> communication_of(const TrainingGraph& graph, const StepProgram& program,
-                                            const Scratch& scratch, const RunResult& run) {
+                                            const CostTable& costs, const Scratch& scratch,
+                                            const RunResult& run) {
   std::vector<Communication> all;
   for (std::size_t i = 0; i < program.size(); ++i) {
     const Collective* collective = communication_detail::collective_of(graph, program, scratch, i);
@@ -62,7 +63,9 @@ std::vector<Communication> communication_of(const TrainingGraph& graph, const St
     if (known == all.end()) known = all.insert(all.end(), kind);
     ++known->count;
     known->bytes += collective->bytes;
-    known->busy += Duration(scratch.finished[i] - scratch.started[i]);
+    const Duration busy(scratch.finished[i] - scratch.started[i]);
+    known->busy += busy;
+    known->shared += busy - costs.device[OperatorId(program.subject[i])];
   }
   std::sort(all.begin(), all.end(), [](const Communication& a, const Communication& b) {
     return communication_detail::key(a) < communication_detail::key(b);

@@ -8,6 +8,7 @@
 #include "graph/ir/collective.hpp"
 #include "graph/ir/training_graph.hpp"
 #include "hwprofiles/mesh.hpp"
+#include "sim/engine/cost_table.hpp"
 #include "sim/engine/run_result.hpp"
 #include "sim/engine/scratch.hpp"
 #include "sim/program/step_program.hpp"
@@ -22,6 +23,8 @@ struct Communication {
   std::int64_t count = 0;
   Bytes bytes;      // bytes of the whole tensors
   Duration busy{};  // time on the group's queue
+  // The part of it that they took longer than alone, because others were on the same links.
+  Duration shared{};
   // Compute waited for it; of several kinds in one group by their share of busy. A stage of a
   // pipeline that waits longer than its messages take waits for another stage to make them: that
   // is the bubble.
@@ -31,6 +34,7 @@ struct Communication {
 // Returns the communication by group, then by kind; only groups and kinds that were used.
 [[nodiscard]] std::vector<Communication> communication_of(const TrainingGraph& graph,
                                                           const StepProgram& program,
+                                                          const CostTable& costs,
                                                           const Scratch& scratch,
                                                           const RunResult& run);
 

@@ -89,6 +89,30 @@ TEST_SUITE("property") {
 }
 
 TEST_SUITE("unit") {
+  TEST_CASE("groups that communicate at one time on PCIe wait for each other, one group never") {
+    const auto shared = [](const char* policies) {
+      const PointResult point = simulated(fmt::format(
+          "model: {{preset: llama-3.2-1b, layers: 4}}\nhardware: {{gpu: l40s, count: 4}}\n"
+          "training: {{micro_batch: 1, sequence: 1024, accumulate: 2}}\npolicies: [{}]\n",
+          policies));
+      Duration sum{};
+      for (const Communication& used : point.communication) {
+        CHECK(used.shared >= Duration(0));
+        CHECK(used.shared < used.busy);
+        sum += used.shared;
+      }
+      return sum;
+    };
+    constexpr const char* kOptimizer =
+        "distributed_optimizer: {overlap_grad_reduce: true, overlap_param_gather: true}";
+    const std::string both = fmt::format("tensor_parallel: {{size: 2}}, {}", kOptimizer);
+    CHECK(shared(both.c_str()) > Duration(0));
+    CHECK(shared("tensor_parallel: {size: 4}") == Duration(0));
+    CHECK(shared(kOptimizer) == Duration(0));
+    // Copies to the host are on the same link.
+    CHECK(shared("fsdp, offload_activations") > Duration(0));
+  }
+
   TEST_CASE("gradients of norms are summed once per step, whatever the micro-batches") {
     for (const std::string training : {"", ", accumulate: 3"}) {
       const PointResult point =

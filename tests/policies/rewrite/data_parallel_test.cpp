@@ -88,6 +88,7 @@ DataParallelOptions small_buckets(bool view = false) {
 
 struct Played {
   StepProgram program;
+  CostTable costs;
   Scratch scratch;
   RunResult run;
   std::vector<std::string> problems;
@@ -113,6 +114,7 @@ Played play(TrainingGraph trained, int steps = 1) {
   played.scratch.prepare(played.program, true);
   IdealAllocator allocator{kGiB};
   allocator.reserve(played.program.allocations.size());
+  played.costs = costs;
   played.run = run(played.program, costs, allocator, played.scratch,
                    {.host_capacity = kGiB, .record_events = true});
   return played;
@@ -155,7 +157,8 @@ TEST_SUITE("unit") {
     CHECK(played.run.exposed_communication == Duration(70 + 140));
     CHECK(played.run.phase[static_cast<std::size_t>(Phase::kBackward)] == Duration(570));
     CHECK(played.run.busy[static_cast<std::size_t>(Stream::kDataGroup)] == Duration(450));
-    const auto used = communication_of(graph, played.program, played.scratch, played.run);
+    const auto used =
+        communication_of(graph, played.program, played.costs, played.scratch, played.run);
     REQUIRE(used.size() == 1);
     CHECK(used[0].group == MeshDimension::kData);
     CHECK(used[0].kind == CollectiveKind::kAllReduce);
@@ -175,7 +178,8 @@ TEST_SUITE("unit") {
     CHECK(played.problems.empty());
     CHECK(played.run.step == Duration(555));
     CHECK(played.run.exposed_communication == Duration(150));
-    const auto used = communication_of(graph, played.program, played.scratch, played.run);
+    const auto used =
+        communication_of(graph, played.program, played.costs, played.scratch, played.run);
     REQUIRE(used.size() == 1);
     CHECK(used[0].count == 1);
     CHECK(used[0].bytes.count == kLayers * kBytes);
@@ -242,7 +246,8 @@ TEST_SUITE("unit") {
       CHECK(count_of(graph, graph.part(PartKind::kBackwardReduce), "all_reduce") == kLayers);
       const Played played = play(graph, 2);
       CHECK(played.problems.empty());
-      const auto used = communication_of(graph, played.program, played.scratch, played.run);
+      const auto used =
+          communication_of(graph, played.program, played.costs, played.scratch, played.run);
       REQUIRE(used.size() == 1);
       CHECK(used[0].count == kLayers);
     }
