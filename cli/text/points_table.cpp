@@ -84,6 +84,7 @@ class PointsTable {
   [[nodiscard]] std::vector<Cell> row(const PointResult& point) const;
   [[nodiscard]] std::string heading() const;
   [[nodiscard]] std::string verdict() const;
+  [[nodiscard]] std::string best(std::string_view word, const PointResult& point) const;
   [[nodiscard]] std::string advice() const;
   [[nodiscard]] std::string setting(const PointResult& point) const;
   void choose_best();
@@ -211,31 +212,36 @@ std::string PointsTable::verdict() const {
   if (!close.empty()) text += "\n" + close;
   if (fastest_ == nullptr || points_.size() == 1)
     return text + (close.empty() ? "." : "") + advice() + "\n";
-  text += fmt::format("\nfastest: {} ({}, {})", bold(setting(*fastest_), colour_),
-                      format_duration(fastest_->run.step), format_bytes(fastest_->device_needed()));
-  if (leanest_ != fastest_) {
-    text +=
-        fmt::format("\nleanest: {} ({}, {})", bold(setting(*leanest_), colour_),
-                    format_duration(leanest_->run.step), format_bytes(leanest_->device_needed()));
-  }
+  text += best("fastest", *fastest_);
+  if (leanest_ != fastest_) text += best("leanest", *leanest_);
   const std::string moved = transfer_verdict(*fastest_);
   if (!moved.empty()) text += fmt::format("\nthe fastest: {}", moved);
   return text + advice() + "\n";
+}
+
+// Names a point with its speed, which compares steps of different work, and its memory.
+std::string PointsTable::best(std::string_view word, const PointResult& point) const {
+  const double speed = counts_tokens_ ? point.tokens_per_second : point.samples_per_second;
+  return fmt::format("\n{}: {} ({}, {} {}, {})", word, bold(setting(point), colour_),
+                     format_duration(point.run.step), rate(speed),
+                     counts_tokens_ ? "tokens/s" : "samples/s",
+                     format_bytes(point.device_needed()));
 }
 
 // Returns the cheapest change that fits, for the first points that do not.
 std::string PointsTable::advice() const {
   constexpr int kShown = 3;
   std::string text;
-  int shown = 0;
+  int helped = 0;
   for (const PointResult& point : points_) {
-    if (!point.failure || shown == kShown) continue;
+    if (!point.failure) continue;
     const Suggestion* helps = best_that_fits(point.failure->tried);
-    if (helps == nullptr) continue;
+    if (helps == nullptr || ++helped > kShown) continue;
     text += fmt::format("\n{} would fit with {}{}", setting(point), helps->change,
                         helps->changes_numbers ? ", which changes the numbers" : "");
-    ++shown;
   }
+  if (helped > kShown)
+    text += fmt::format("\nfor {} more a change would do; --json has them", helped - kShown);
   return text;
 }
 

@@ -35,6 +35,8 @@ std::string named_text(const std::string& name, const Json& parameters) {
 std::string policy_text(const Json& policy) {
   if (!policy.is_object() || policy.size() != 1) return scalar_text(policy);
   const Json& parameters = policy.begin().value();
+  if (parameters.is_string())  // fused_loss: liger
+    return fmt::format("{}({})", policy.begin().key(), scalar_text(parameters));
   return named_text(policy.begin().key(), parameters.is_object() ? parameters : Json::object());
 }
 

@@ -141,8 +141,8 @@ const PolicyEntry& liger_kernels_entry() {
         detail::Choices choices;
         bool any = false;
         for (std::size_t i = 0; i < detail::kChoices.size(); ++i) {
-          const auto given = d.maybe<bool>(detail::kChoices.at(i).key);
-          choices.at(i) = {.used = given.value_or(true), .asked = given.has_value()};
+          const std::string_view key = detail::kChoices.at(i).key;
+          choices.at(i) = {.used = d.optional<bool>(key, true), .asked = d.has(key)};
           any |= choices.at(i).used;
         }
         if (!any) d.fail("none of its kernels is used; leave liger_kernels out");

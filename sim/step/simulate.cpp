@@ -275,7 +275,8 @@ void PointSimulation::examine_run() {
     if (last && model_.training.operators[at.op].part == OperatorPart::kDequantise)
       point_.dequantise += compiled_.costs.device[at.op];
   }
-  point_.communication = communication_of(model_.training, program, compiled_.costs, scratch_, point_.run);
+  point_.communication =
+      communication_of(model_.training, program, compiled_.costs, scratch_, point_.run);
   point_.host_by_role = held_by_role(program, scratch_, Tier::kHost, point_.run.host.events);
   add_memory_beside_step(point_, spec_, model_.training);
   point_.breakdown = time_breakdown(model_.training, program, compiled_.costs, scratch_);
