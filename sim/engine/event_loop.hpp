@@ -157,6 +157,9 @@ class Engine {
     off_device(Tier::kHost) = {.capacity = options.host_capacity,
                                .pools = options.page_locked != PageLockedMemory::kExact};
     off_device(Tier::kNvme) = {.capacity = options.nvme_capacity};
+    for (std::size_t s = 0; s < streams_ && !costs.tax_collective.empty(); ++s) {
+      if (is_communication(static_cast<Stream>(s))) groups_[group_count_++] = s;
+    }
   }
 
   RunResult run();
@@ -216,7 +219,7 @@ class Engine {
   [[nodiscard]] bool runs_collective(std::size_t s) const;
   [[nodiscard]] bool copies() const;
   void retime_collectives(std::int64_t now);
-  void retime_links(std::int64_t now);
+  void retime_links(std::int64_t now, bool copy);
   [[nodiscard]] double slowdown(std::uint32_t i) const;
   void account_wait(std::uint32_t i, std::int64_t now);
   void account_block(std::uint32_t cause, std::int64_t from, std::int64_t until);
@@ -282,6 +285,9 @@ class Engine {
   const Peers* const peers_;
   const std::uint32_t count_;
   const std::size_t streams_;  // streams that the program uses
+  // The queues of groups among them, where ranks communicate.
+  std::array<std::size_t, kStreams> groups_{};
+  std::size_t group_count_ = 0;
   RunResult result_;
   Evictor evictor_;
   std::array<Queue, kStreams> queues_{};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -127,7 +128,7 @@ void Engine<A>::start(std::size_t s, std::int64_t now) {
         queue.left = static_cast<double>(duration);
         queue.ns_per_unit = 1;
         queue.updated = now;
-        retime_links(now);
+        retime_links(now, false);
       }
       return;
     }
@@ -136,7 +137,7 @@ void Engine<A>::start(std::size_t s, std::int64_t now) {
       queue.left = static_cast<double>(program_.copied_bytes(i).count);
       queue.ns_per_unit = 0;
       queue.updated = now + (s == kOut ? costs_.copy_out : costs_.copy_in).latency.count();
-      retime_links(now);
+      retime_links(now, true);
       return;
     }
     case Opcode::kNvmeWrite:
@@ -191,7 +192,7 @@ void Engine<A>::retime_copies(std::int64_t now) {
 template <class A>
 bool Engine<A>::runs_collective(std::size_t s) const {
   const std::uint32_t i = queues_[s].running;
-  if (i == kNone || costs_.tax_collective.empty() || !is_communication(static_cast<Stream>(s)) ||
+  if (group_count_ == 0 || !is_communication(static_cast<Stream>(s)) || i == kNone ||
       program_.opcode[i] != Opcode::kLaunch)
     return false;
   const OperatorId op(program_.subject[i]);
@@ -202,11 +203,14 @@ bool Engine<A>::runs_collective(std::size_t s) const {
 // The rest of each collective that runs goes on with its part of the links of the moment.
 template <class A>
 void Engine<A>::retime_collectives(std::int64_t now) {
+  std::array<std::size_t, kStreams> running{};
+  std::size_t count = 0;
   LinkLoad inside;
   LinkLoad network;
-  for (std::size_t s = 0; s < streams_; ++s) {
-    if (!runs_collective(s)) continue;
-    const LinkUse use = costs_.link_use[OperatorId(program_.subject[queues_[s].running])];
+  for (std::size_t g = 0; g < group_count_; ++g) {
+    if (!runs_collective(groups_[g])) continue;
+    running[count++] = groups_[g];
+    const LinkUse use = costs_.link_use[OperatorId(program_.subject[queues_[groups_[g]].running])];
     inside.add(use.inside);
     network.add(use.network);
   }
@@ -214,9 +218,8 @@ void Engine<A>::retime_collectives(std::int64_t now) {
   stretch_ = {.inside = inside.stretch(), .network = network.stretch()};
   collectives_ = 0;
   tax_collectives_ = 0;
-  for (std::size_t s = 0; s < streams_; ++s) {
-    if (!runs_collective(s)) continue;
-    Queue& queue = queues_[s];
+  for (std::size_t k = 0; k < count; ++k) {
+    Queue& queue = queues_[running[k]];
     const OperatorId op(program_.subject[queue.running]);
     const LinkUse use = costs_.link_use[op];
     const double slower =
@@ -228,12 +231,12 @@ void Engine<A>::retime_collectives(std::int64_t now) {
   }
 }
 
-// A copy or a collective has started or ended: what runs on the links goes on with its part of
-// them, and the running kernel with what they leave.
+// A copy, or a collective, has started or ended: what runs on its link goes on with its part of it,
+// and the running kernel with what they leave.
 template <class A>
-void Engine<A>::retime_links(std::int64_t now) {
-  if (!costs_.tax_collective.empty()) retime_collectives(now);
-  retime_copies(now);
+void Engine<A>::retime_links(std::int64_t now, bool copy) {
+  if (group_count_ > 0 && (!copy || costs_.copies_share_inside)) retime_collectives(now);
+  if (copy || costs_.copies_share_inside) retime_copies(now);
   retime_kernel(now);
 }
 
@@ -297,7 +300,8 @@ void Engine<A>::end(std::size_t s, std::int64_t now) {
     host_ = std::max(host_, now);
     schedule_issue();
   }
-  if (s == kOut || s == kIn || was_collective) retime_links(now);
+  const bool was_copy = s == kOut || s == kIn;
+  if (was_copy || was_collective) retime_links(now, was_copy);
   if (!scratch_.deferred.empty()) events_ended_ = true;
 }
 
