@@ -125,11 +125,17 @@ std::vector<std::string> hugging_face(const Recipe& recipe, const Base& base) {
   return lines;
 }
 
-std::vector<std::string> axolotl(const Recipe& recipe, const Base& base) {
-  if (!lacking(recipe, &Measure::axolotl).empty()) return {};
-  std::vector<std::string> lines{fmt::format("micro_batch_size: {}", recipe.micro_batch)};
+// axolotl loads the weights in the type that it computes in (torch_dtype of `bf16: true`).
+std::vector<std::string> lacking_in_axolotl(const Recipe& recipe, const Base& base) {
+  std::vector<std::string> texts = lacking(recipe, &Measure::axolotl);
   if (!base.precision.empty() && keeps_precision(recipe))
-    lines.push_back(base.precision + ": true");
+    texts.push_back("weights in fp32 under " + base.precision);
+  return texts;
+}
+
+std::vector<std::string> axolotl(const Recipe& recipe, const Base& base) {
+  if (!lacking_in_axolotl(recipe, base).empty()) return {};
+  std::vector<std::string> lines{fmt::format("micro_batch_size: {}", recipe.micro_batch)};
   if (base.fused_adamw && keeps_optimizer(recipe))
     lines.emplace_back("optimizer: adamw_torch_fused");
   const std::vector<std::string> more = lines_of(recipe, &Measure::axolotl);
@@ -181,7 +187,7 @@ std::string settings_of(const Recipe& recipe, const Base& base, int number, bool
   };
   add("in PyTorch", lines_of(recipe, &Measure::pytorch));
   add_or_lack("for Hugging Face's Trainer", hugging_face(recipe, base), lacking_in_trainer(recipe));
-  add_or_lack("for axolotl", axolotl(recipe, base), lacking(recipe, &Measure::axolotl));
+  add_or_lack("for axolotl", axolotl(recipe, base), lacking_in_axolotl(recipe, base));
   std::string words;
   for (const std::string& added : base.added) {
     const bool replaced =

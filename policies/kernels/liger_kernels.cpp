@@ -67,6 +67,13 @@ void LigerKernels::check_found(const std::vector<KernelSite>& sites, const Graph
                     fmt::format("'{}' has no {}; leave it out", graph.name, kChoices.at(i).what));
   }
   if (found_any) return;
+  const bool has_replaced =
+      std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {
+        return node.family == &liger_rms_norm_family() || node.family == &liger_glu_family() ||
+               node.family == &liger_rope_family();
+      });
+  if (has_replaced)
+    throw UserError({}, "policies.liger_kernels", "is listed twice; leave one of them out");
   throw UserError({}, "policies.liger_kernels",
                   fmt::format("'{}' has none of the parts that it replaces: RMSNorm, gated "
                               "activations (silu or gelu_tanh) and rotary embeddings of whole "
@@ -94,7 +101,7 @@ Graph LigerKernels::apply(const Graph& graph, const RewriteContext& context) con
       context.device == nullptr ? 1 : std::max(1, context.device->multiprocessors);
   return rewrite_graph(graph, [&](GraphCopy& copy, NodeId id) {
     if (const auto part = inside.find(id); part != inside.end()) {
-      // Nothing reads what stands for it.
+      // The part's operand stands for what the node makes, which nothing in the copy reads.
       const TensorId stand_in = copy.at(part->second->operands.front());
       return copy.replace(id, std::vector<TensorId>(graph.nodes[id].outputs.size(), stand_in));
     }

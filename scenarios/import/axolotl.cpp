@@ -323,8 +323,9 @@ void import_losses(Settings& settings, ScenarioDraft& draft) {
   settings.without_effect("chunked_cross_entropy", "off");
   if (is_on(settings, "liger_cross_entropy"))
     settings.not_understood("liger_cross_entropy", "its kernel is not simulated");
-  for (const char* key : {"liger_rope", "liger_rms_norm", "liger_layer_norm", "liger_swiglu",
-                          "liger_glu_activation", "liger_cross_entropy"})
+  for (const char* key :
+       {"liger_rope", "liger_rms_norm", "liger_layer_norm", "liger_swiglu", "liger_glu_activation",
+        "liger_cross_entropy", "liger_fused_linear_cross_entropy"})
     settings.without_effect(key, "off");
 }
 

@@ -153,7 +153,10 @@ void import_activation_offloading(Settings& settings, ScenarioDraft& draft) {
 // liger_kernel_config leaves some out; of models that Liger does not know it says so in its log.
 void import_liger(Settings& settings, ScenarioDraft& draft) {
   constexpr std::string_view kKey = "use_liger_kernel";
-  if (!settings.flag(kKey).value_or(false)) return;
+  if (!settings.flag(kKey).value_or(false)) {
+    settings.without_effect("liger_kernel_config", "without use_liger_kernel");
+    return;
+  }
   Settings config = settings.group("liger_kernel_config");
   if (draft.liger_type.empty()) {
     settings.without_effect(kKey, "Liger has no kernels for the model");

@@ -49,6 +49,24 @@ TEST_SUITE("unit") {
     CHECK(contains(with("fit s.yaml --limit 2", 1.02), "1 of these leaves less than 3 %"));
   }
 
+  TEST_CASE("recipe has axolotl's lines only for weights of the type that it loads") {
+    const Workspace workspace;
+    const std::string command = "recipe llama-3.2-1b --gpu a100-sxm-80gb -s training.sequence=256";
+    const auto document = nlohmann::json::parse(workspace.run(command + " --json").out);
+    int kept = 0;
+    int shown = 0;
+    for (const auto& recipe : document.at("recipes")) {
+      const bool keeps_fp32 =
+          recipe.at("method") == "full" && !recipe.at("overrides").contains("training.precision");
+      if (keeps_fp32) CHECK(recipe.at("axolotl").empty());
+      kept += keeps_fp32 ? 1 : 0;
+      shown += recipe.at("axolotl").empty() ? 0 : 1;
+    }
+    CHECK(kept > 0);
+    CHECK(shown > 0);
+    CHECK(contains(workspace.run(command).out, "    bf16: true\n    adapter: lora\n"));
+  }
+
   TEST_CASE("recipe names the policies that a scenario has beside what is shown") {
     const Workspace workspace;
     const std::string scenario =

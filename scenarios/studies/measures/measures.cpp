@@ -233,9 +233,10 @@ std::optional<Measure> Measures::adapters(bool quantised_base) const {
                              quantised_base ? loads : "model.to(torch." + type + ")", config),
       .hugging_face = fmt::format("{}{}\npeft_config={}  # TRL's SFTTrainer",
                                   quantised_base ? quantised : wide, scales, config),
-      .axolotl = fmt::format("adapter: {}\nlora_r: 16\nlora_alpha: 32\nlora_target_linear: true{}",
-                             quantised_base ? "qlora" : "lora",
-                             quantised_base ? "\nload_in_4bit: true" : "")};
+      .axolotl = fmt::format(
+          "{}: true\nadapter: {}\nlora_r: 16\nlora_alpha: 32\nlora_target_linear: true{}",
+          has_bf16 ? "bf16" : "fp16", quantised_base ? "qlora" : "lora",
+          quantised_base ? "\nload_in_4bit: true" : "")};
 }
 
 std::optional<Measure> Measures::fused_loss() const {
@@ -264,10 +265,11 @@ std::optional<Measure> Measures::fused_loss() const {
         "does";
   }
   measure.hugging_face = "use_liger_kernel=True";
-  measure.axolotl =
+  measure.axolotl = fmt::format(
       "plugins: [axolotl.integrations.liger.LigerPlugin]\n"
-      "liger_fused_linear_cross_entropy: true\nliger_rms_norm: true\n"
-      "liger_glu_activation: true\nliger_rope: true";
+      "liger_fused_linear_cross_entropy: true\nliger_rms_norm: true{}\n"
+      "liger_glu_activation: true\nliger_rope: true",
+      liger_leaves_head_norms(type) ? "  # those of queries and keys, too, which take less" : "");
   return measure;
 }
 

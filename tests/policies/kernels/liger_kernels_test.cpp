@@ -184,6 +184,8 @@ TEST_SUITE("unit") {
     const std::string some = error("{preset: phi-2, layers: 1}", "liger_kernels: {rms_norm: true}");
     CHECK(some.find("policies.liger_kernels.rms_norm: 'phi-2' has no RMSNorm") !=
           std::string::npos);
+    const std::string twice = error(kSmall, "liger_kernels, liger_kernels");
+    CHECK(twice.find("policies.liger_kernels: is listed twice") != std::string::npos);
     CHECK(error_of([] {
             scenario_of(kSmall, "liger_kernels: {rms_norm: false, glu: false, rope: false}");
           }).find("none of its kernels is used") != std::string::npos);

@@ -290,6 +290,11 @@ TEST_SUITE("unit") {
            "llama-3.2-1b");
     CHECK(policies(few) == R"([{"fused_loss": "liger"}])");
     CHECK(few.report.not_understood.empty());
+    const ImportedScenario off =
+        of("output_dir: o\nuse_liger_kernel: false\nliger_kernel_config: {rope: false}\n",
+           "llama-3.2-1b");
+    CHECK(policies(off) == "[]");
+    CHECK(off.report.not_understood.empty());
     const std::string axolotl = "base_model: m\n";
     CHECK(policies(of(axolotl + "liger_rope: true\nliger_swiglu: true\n", "llama-3.2-1b")) ==
           R"([{"liger_kernels": {"rms_norm": false}}])");
