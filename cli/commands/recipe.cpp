@@ -125,10 +125,12 @@ std::vector<std::string> hugging_face(const Recipe& recipe, const Base& base) {
   return lines;
 }
 
-// axolotl loads the weights in the type that it computes in (torch_dtype of `bf16: true`).
+// axolotl loads the weights in the type that it computes in (torch_dtype of `bf16: true`); under
+// FSDP Accelerate makes those that are trained fp32.
 std::vector<std::string> lacking_in_axolotl(const Recipe& recipe, const Base& base) {
   std::vector<std::string> texts = lacking(recipe, &Measure::axolotl);
-  if (!base.precision.empty() && keeps_precision(recipe))
+  const bool shards = takes(recipe.measures, MeasureKind::kSharding);
+  if (!base.precision.empty() && keeps_precision(recipe) && !shards)
     texts.push_back("weights in fp32 under " + base.precision);
   return texts;
 }
@@ -136,6 +138,8 @@ std::vector<std::string> lacking_in_axolotl(const Recipe& recipe, const Base& ba
 std::vector<std::string> axolotl(const Recipe& recipe, const Base& base) {
   if (!lacking_in_axolotl(recipe, base).empty()) return {};
   std::vector<std::string> lines{fmt::format("micro_batch_size: {}", recipe.micro_batch)};
+  if (!base.precision.empty() && keeps_precision(recipe))
+    lines.push_back(base.precision + ": true");
   if (base.fused_adamw && keeps_optimizer(recipe))
     lines.emplace_back("optimizer: adamw_torch_fused");
   const std::vector<std::string> more = lines_of(recipe, &Measure::axolotl);

@@ -114,6 +114,7 @@ void import_precision(Settings& settings, ScenarioDraft& draft) {
       draft.low_precision = scalar_at(type, settings.location(key));
       // The model is loaded in that type.
       draft.low_model = std::string_view(type) == "bf16" || std::string_view(key) == "float16";
+      draft.low_unmixed = std::string_view(key).ends_with("float16");
       settings.becomes(key, fmt::format("training.precision: {}", type));
     } else {
       settings.without_effect(key, chosen ? "another key decides" : "off");

@@ -106,7 +106,8 @@ void complete_precision(ScenarioDraft& draft) {
   std::string precision = "fp32";
   if (low && draft.engine == TrainingEngine::kDeepSpeed && !draft.low_frozen) {
     precision = type.scalar + "_mixed";
-  } else if (low && draft.engine == TrainingEngine::kFsdp && !draft.low_frozen) {
+  } else if (low && draft.engine == TrainingEngine::kFsdp && !draft.low_frozen &&
+             !draft.low_unmixed) {
     Value& fsdp = draft.policy("fsdp", type.location);
     for (const char* key : {"param_dtype", "reduce_dtype"})
       set_entry(fsdp, key, type.location, type);
@@ -188,6 +189,7 @@ void ScenarioDraft::set_low_precision(Value type) {
                                 type.scalar, low_precision.scalar));
   }
   low_precision = std::move(type);
+  low_unmixed = false;
 }
 
 Value scalar_at(std::string text, const Settings& settings, std::string_view key) {

@@ -21,11 +21,12 @@ struct ScenarioDraft {
   Value policies;  // a mapping of names to parameters, in the order of the list
 
   TrainingEngine engine = TrainingEngine::kTrainer;
-  Value low_precision;      // "bf16" or "fp16", with its location; null: none
-  bool low_model = false;   // the model itself has that type, under the Trainer
-  bool low_frozen = false;  // a frozen base, of that type whatever the engine
-  Value loss_scale;         // loss scale of fp16; null: dynamic
-  Value optimizer_tier;     // "host" or "nvme": where ZeRO's partitions are; null: on the device
+  Value low_precision;       // "bf16" or "fp16", with its location; null: none
+  bool low_model = false;    // the model itself has that type, under the Trainer
+  bool low_unmixed = false;  // it is no mixed precision of the engine: FSDP casts nothing
+  bool low_frozen = false;   // a frozen base, of that type whatever the engine
+  Value loss_scale;          // loss scale of fp16; null: dynamic
+  Value optimizer_tier;      // "host" or "nvme": where ZeRO's partitions are; null: on the device
   Value parameter_tier;
   bool tf32 = false;
   std::int64_t ranks = 0;         // number of GPUs; 0: not said

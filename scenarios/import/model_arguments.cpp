@@ -23,6 +23,7 @@ void import_type(Settings& settings, ScenarioDraft& draft) {
     const bool brain = *type == "bfloat16" || *type == "bf16";
     if (brain || *type == "float16" || *type == "fp16") {
       draft.low_model = true;
+      draft.low_unmixed = draft.low_precision.is_null();
       draft.low_precision = scalar_at(brain ? "bf16" : "fp16", settings, key);
       settings.becomes(key, fmt::format("training.precision: {}", draft.low_precision.scalar));
     } else if (*type == "float32" || *type == "fp32") {

@@ -125,6 +125,7 @@ void import_model_options(Settings& settings, ScenarioDraft& draft) {
     const auto type = options.word(key);
     if (type == "bfloat16" || type == "float16") {
       draft.low_model = true;
+      draft.low_unmixed = draft.low_precision.is_null();
       draft.low_precision = scalar_at(type == "bfloat16" ? "bf16" : "fp16", options, key);
       options.becomes(key, fmt::format("training.precision: {}", draft.low_precision.scalar));
     }

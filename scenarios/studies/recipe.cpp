@@ -119,9 +119,11 @@ std::vector<Combination> combinations_of(RecipeMethod method, RecipeMethod own,
   const bool goes_unsharded = measures.optimizer_in_backward().has_value();
   std::vector<Combination> result;
   for (const std::vector<Measure>& state : states) {
+    const bool in_autocast =
+        !takes(state, MeasureKind::kPrecision) && !takes(state, MeasureKind::kAdapters);
     for (const std::vector<Measure>& less :
          subsets({measures.recompute(method == RecipeMethod::kFull), measures.fused_loss(),
-                  measures.sharding()})) {
+                  measures.sharding(in_autocast)})) {
       Combination& made = result.emplace_back(Combination{.method = method, .measures = state});
       made.measures.insert(made.measures.end(), less.begin(), less.end());
       if (!goes_unsharded && takes(made.measures, MeasureKind::kOptimizerInBackward) &&

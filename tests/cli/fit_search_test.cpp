@@ -67,6 +67,34 @@ TEST_SUITE("unit") {
     CHECK(contains(workspace.run(command).out, "    bf16: true\n    adapter: lora\n"));
   }
 
+  TEST_CASE("recipe's lines for axolotl, imported, are the recipe's step") {
+    const Workspace workspace;
+    int compared = 0;
+    for (const std::string& count : {std::string(" --count 1"), std::string(" --count 2")}) {
+      const std::string device = " --gpu rtx-4090" + count;
+      const auto document = nlohmann::json::parse(
+          workspace.run("recipe llama-3.2-1b --json -s training.sequence=1024" + device).out);
+      for (std::size_t i = 0; i < document.at("recipes").size(); ++i) {
+        const auto& recipe = document.at("recipes").at(i);
+        if (recipe.at("axolotl").empty()) continue;
+        std::string lines = "base_model: m\nsequence_len: 1024\nmax_grad_norm: 0\n";
+        for (const auto& line : recipe.at("axolotl"))
+          lines += line.get<std::string>() + '\n';
+        CAPTURE(lines);
+        workspace.write("axolotl.yaml", lines);
+        workspace.write("scenario.yaml",
+                        workspace.run("import axolotl.yaml --model llama-3.2-1b" + device).out);
+        const auto run = nlohmann::json::parse(workspace.run("run scenario.yaml --json").out);
+        CHECK(run.at("points").at(0).at("memory").at("device_used") ==
+              document.at("points").at(i).at("memory").at("device_used"));
+        CHECK(run.at("points").at(0).at("time").at("step") ==
+              document.at("points").at(i).at("time").at("step"));
+        ++compared;
+      }
+    }
+    CHECK(compared > 8);
+  }
+
   TEST_CASE("recipe names the policies that a scenario has beside what is shown") {
     const Workspace workspace;
     const std::string scenario =

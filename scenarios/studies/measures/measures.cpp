@@ -273,20 +273,34 @@ std::optional<Measure> Measures::fused_loss() const {
   return measure;
 }
 
-std::optional<Measure> Measures::sharding() const {
+std::optional<Measure> Measures::sharding(bool in_autocast) const {
   const bool shards = std::any_of(
       scenario_.policies.begin(), scenario_.policies.end(), [](const AnyPolicy& policy) {
         const auto* rewrite = std::get_if<std::unique_ptr<TrainingRewrite>>(&policy);
         return rewrite != nullptr && (*rewrite)->reduces_gradients();
       });
   if (!trains_graph() || shards || scenario_.mesh.replicas() < 2) return std::nullopt;
-  return Measure{
+  Measure measure{
       .kind = MeasureKind::kSharding,
       .text = "fsdp",
       .policies = {policy_item("fsdp")},
       .pytorch = "torch.distributed.fsdp.fully_shard(block)  # each block, then the model",
       .hugging_face = "fsdp=\"full_shard auto_wrap\", fsdp_config={\"fsdp_version\": 2}",
-      .axolotl = "fsdp_version: 2\nfsdp_config: {reshard_after_forward: true}"};
+      .axolotl = "fsdp_version: 2\nfsdp_config: {auto_wrap_policy: TRANSFORMER_BASED_WRAP}"};
+  const std::optional<DType> type = rules_of(scenario_.training.precision).autocast;
+  if (!in_autocast || !type) return measure;
+  // Accelerate hands the type of mixed precision to FSDP, which casts what it gathers.
+  measure.text = fmt::format("fsdp({})", name_of(*type));
+  for (const char* key : {"param_dtype", "reduce_dtype"})
+    set_entry(measure.policies.front().entries.front().value, key, {},
+              word_value(std::string(name_of(*type))));
+  measure.settings = {{"training.precision", word_value("fp32")}};
+  const char* torch_type = *type == DType::kBFloat16 ? "torch.bfloat16" : "torch.float16";
+  measure.pytorch = fmt::format(
+      "torch.distributed.fsdp.fully_shard(block, mp_policy=MixedPrecisionPolicy({0}, {0}))  # each "
+      "block, then the model",
+      torch_type);
+  return measure;
 }
 
 std::vector<std::int64_t> Measures::smaller_micro_batches() const {

@@ -99,7 +99,9 @@ class Measures {
   // Computes the head and the loss in chunks; none for a model without a vocabulary.
   [[nodiscard]] std::optional<Measure> fused_loss() const;
   // Divides parameters, gradients and states among the data ranks; none on one GPU.
-  [[nodiscard]] std::optional<Measure> sharding() const;
+  // With `in_autocast` FSDP casts what it gathers to the type of autocast, which it replaces, as
+  // under the Trainer.
+  [[nodiscard]] std::optional<Measure> sharding(bool in_autocast = false) const;
 
   // Returns the divisors of the samples that a step accumulates, below the present micro-batch;
   // ascending.

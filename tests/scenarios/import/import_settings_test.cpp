@@ -306,6 +306,26 @@ TEST_SUITE("unit") {
     CHECK(lists(unknown.report.without_effect, "liger_rms_norm"));
   }
 
+  TEST_CASE("FSDP casts what it gathers only under mixed precision") {
+    const std::string sharded = "fsdp: full_shard\nfsdp_config: {fsdp_version: 2}\n";
+    const auto of = [&](const std::string& text) { return read(text + sharded); };
+    // The Trainer's and axolotl's bf16 is Accelerate's mixed precision; a model's type alone is
+    // not.
+    for (const std::string mixed :
+         {"output_dir: o\nbf16: true\n", "base_model: m\nbf16: true\n",
+          "output_dir: o\nbf16: true\nmodel_init_kwargs: {torch_dtype: bfloat16}\n"}) {
+      CAPTURE(mixed);
+      CHECK(training(of(mixed)).find(R"("precision": "fp32")") != std::string::npos);
+      CHECK(policies(of(mixed)).find(R"("param_dtype": "bf16")") != std::string::npos);
+    }
+    for (const std::string narrow : {"output_dir: o\nmodel_init_kwargs: {torch_dtype: bfloat16}\n",
+                                     "base_model: m\nbfloat16: true\n"}) {
+      CAPTURE(narrow);
+      CHECK(training(of(narrow)).find(R"("precision": "bf16")") != std::string::npos);
+      CHECK(policies(of(narrow)).find("param_dtype") == std::string::npos);
+    }
+  }
+
   TEST_CASE("axolotl's losses: its plugin switches cut cross-entropy on, chunks keep logits") {
     CHECK(policies(read("{base_model: m, plugins: "
                         "[axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin]}")) ==
