@@ -175,7 +175,7 @@ std::string short_reason(const std::string& key, const std::string& problem) {
 
 // Says what precision came of settings that name a 16-bit type: that depends on the engine.
 void name_precision(const ScenarioDraft& draft, ImportReport& report) {
-  const bool in_fsdp = draft.has_policy("fsdp") && !draft.low_frozen;
+  const bool in_fsdp = draft.has_policy("fsdp") && !draft.low_frozen && !draft.low_unmixed;
   const std::string outcome =
       in_fsdp ? fmt::format("policies.fsdp.param_dtype, policies.fsdp.reduce_dtype: {}",
                             draft.low_precision.scalar)
@@ -186,7 +186,22 @@ void name_precision(const ScenarioDraft& draft, ImportReport& report) {
   }
 }
 
-// Moves the settings that came from a removed value to those that are not understood.
+// Returns an outcome of several parts ("policies.fused_loss: liger, policies.liger_kernels")
+// without those about a removed value.
+std::string without_part(const std::string& outcome, const std::string& key) {
+  constexpr std::string_view kBetween = ", policies.";
+  std::string left;
+  for (std::size_t begin = 0; begin < outcome.size();) {
+    const std::size_t end = std::min(outcome.find(kBetween, begin), outcome.size());
+    const std::string part = outcome.substr(begin, end - begin);
+    if (part.find(key) == std::string::npos) left += (left.empty() ? "" : ", ") + part;
+    begin = end + 2;
+  }
+  return left;
+}
+
+// Moves the settings that came from a removed value to those that are not understood; one that has
+// become something else as well is in both lists.
 void report_left_out(const LeftOut& left, const std::string& reason, ImportReport& report) {
   bool reported = false;
   const auto concerns = [&](const ImportedSetting& setting) {
@@ -194,8 +209,10 @@ void report_left_out(const LeftOut& left, const std::string& reason, ImportRepor
   };
   for (ImportedSetting& setting : report.understood) {
     if (!concerns(setting)) continue;
+    const std::string rest = without_part(setting.outcome, left.key);
     setting.outcome = reason;
     report.not_understood.push_back(setting);
+    if (!rest.empty()) setting.outcome = rest;
     reported = true;
   }
   std::erase_if(report.understood,

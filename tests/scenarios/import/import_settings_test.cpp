@@ -306,6 +306,20 @@ TEST_SUITE("unit") {
     CHECK(lists(unknown.report.without_effect, "liger_rms_norm"));
   }
 
+  TEST_CASE("of a setting with two outcomes one may be left out") {
+    // Gemma 2 caps its logits, so that its head and loss are not one kernel here.
+    const ImportedScenario imported = import_settings(
+        parse_document("output_dir: o\nper_device_train_batch_size: 1\nuse_liger_kernel: true\n",
+                       "file.yaml"),
+        {.model = "gemma-2-2b", .gpu = "a100-sxm-80gb"}, environment());
+    CHECK(policies(imported) == R"([{"liger_kernels": {}}])");
+    CHECK(lists(imported.report.not_understood, "use_liger_kernel"));
+    const auto& understood = imported.report.understood;
+    CHECK(std::any_of(understood.begin(), understood.end(), [](const ImportedSetting& setting) {
+      return setting.key == "use_liger_kernel" && setting.outcome == "policies.liger_kernels";
+    }));
+  }
+
   TEST_CASE("FSDP casts what it gathers only under mixed precision") {
     const std::string sharded = "fsdp: full_shard\nfsdp_config: {fsdp_version: 2}\n";
     const auto of = [&](const std::string& text) { return read(text + sharded); };
