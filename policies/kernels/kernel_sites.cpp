@@ -8,6 +8,7 @@
 #include "graph/operators/family.hpp"
 #include "graph/operators/known_families.hpp"
 #include "graph/operators/node_view.hpp"
+#include "graph/rewrite/partition/partition_sites.hpp"
 
 namespace tidemark {
 namespace kernel_sites_detail {
@@ -28,10 +29,9 @@ class Finder {
   [[nodiscard]] const Node& node(NodeId id) const { return graph_.nodes[id]; }
   // Returns the node that makes the tensor if it is of this family; else an invalid one.
   [[nodiscard]] NodeId maker(TensorId tensor, const OperatorFamily& family) const {
-    if (!tensor.valid() || !maker_[tensor].valid()) return {};
-    return node(maker_[tensor]).family == &family ? maker_[tensor] : NodeId();
+    const NodeId made_by = tensor.valid() ? sites_.maker[tensor] : NodeId();
+    return made_by.valid() && node(made_by).family == &family ? made_by : NodeId();
   }
-  [[nodiscard]] bool is_parameter(TensorId tensor) const { return parameters_[tensor] != 0; }
   [[nodiscard]] bool is_read_by(const OperatorFamily& family, TensorId tensor) const;
   // Whether only `reader` needs what is in the memory of a tensor, so that it may be overwritten
   // then: no other node reads it but to make a view of it, and the one that makes it keeps nothing
@@ -54,37 +54,25 @@ class Finder {
 
   const Graph& graph_;
   const FrameworkRules& rules_;
-  IdVector<TensorId, NodeId> maker_;
-  IdVector<TensorId, std::vector<NodeId>> readers_;
+  const PartitionSites sites_;
   IdVector<StorageId, std::vector<NodeId>> touching_;  // nodes that read or make what is in it
   IdVector<TensorId, char> leaves_;                    // the model returns the tensor
-  IdVector<TensorId, char> parameters_;
 };
 
 Finder::Finder(const Graph& graph, const FrameworkRules& rules)
     : graph_(graph),
       rules_(rules),
-      maker_(graph.tensors.size()),
-      readers_(graph.tensors.size()),
+      sites_(find_sites(graph)),
       touching_(graph.storages.size()),
-      leaves_(graph.tensors.size(), 0),
-      parameters_(graph.tensors.size(), 0) {
-  for (const Parameter& parameter : graph.parameters)
-    parameters_[parameter.tensor] = 1;
+      leaves_(graph.tensors.size(), 0) {
   for (const NodeId id : ids_of(graph.nodes)) {
     const auto touches = [&](TensorId tensor) {
+      if (!tensor.valid()) return;
       std::vector<NodeId>& nodes = touching_[graph.tensors[tensor].storage];
       if (nodes.empty() || nodes.back() != id) nodes.push_back(id);
     };
-    for (const TensorId made : graph.nodes[id].outputs) {
-      maker_[made] = id;
-      touches(made);
-    }
-    for (const TensorId in : graph.nodes[id].inputs) {
-      if (!in.valid()) continue;
-      readers_[in].push_back(id);
-      touches(in);
-    }
+    std::for_each(graph.nodes[id].outputs.begin(), graph.nodes[id].outputs.end(), touches);
+    std::for_each(graph.nodes[id].inputs.begin(), graph.nodes[id].inputs.end(), touches);
   }
   for (const TensorId output : graph.other_outputs)
     leaves_[output] = 1;
@@ -94,7 +82,7 @@ Finder::Finder(const Graph& graph, const FrameworkRules& rules)
 }
 
 bool Finder::is_read_by(const OperatorFamily& family, TensorId tensor) const {
-  return std::any_of(readers_[tensor].begin(), readers_[tensor].end(),
+  return std::any_of(sites_.readers[tensor].begin(), sites_.readers[tensor].end(),
                      [&](NodeId reader) { return node(reader).family == &family; });
 }
 
@@ -106,7 +94,7 @@ bool Finder::is_closed(const KernelSite& site) const {
   return std::all_of(site.inside.begin(), site.inside.end(), [&](NodeId id) {
     return std::all_of(node(id).outputs.begin(), node(id).outputs.end(), [&](TensorId made) {
       return leaves_[made] == 0 &&
-             std::all_of(readers_[made].begin(), readers_[made].end(), belongs);
+             std::all_of(sites_.readers[made].begin(), sites_.readers[made].end(), belongs);
     });
   });
 }
@@ -136,7 +124,7 @@ bool Finder::may_overwrite(TensorId tensor, NodeId reader) const {
 
 bool Finder::is_weight_of(TensorId weight, TensorId x) const {
   const Shape& shape = graph_.tensors[x].shape;
-  return is_parameter(weight) && graph_.tensors[weight].shape == Shape{shape[-1]};
+  return sites_.parameter[weight].valid() && graph_.tensors[weight].shape == Shape{shape[-1]};
 }
 
 // hidden = x.float(); hidden * rsqrt(hidden.pow(2).mean(-1, keepdim=True) + eps)
@@ -197,7 +185,7 @@ std::optional<KernelSite> Finder::norm_times_one_and_weight(NodeId last) const {
   const std::optional<Normalised> found = normalised(node(product).inputs[0]);
   const NodeId sum = maker(node(product).inputs[1], add_scalar_family());
   if (!found || !sum.valid()) return std::nullopt;
-  // Of a narrow x the cast back belongs to the norm: the product before it is no end.
+  // Where x is narrower than fp32, the norm ends with the cast back to its type.
   if (graph_.tensors[found->x].dtype != graph_.tensors[node(last).outputs[0]].dtype)
     return std::nullopt;
   inside.insert(inside.end(), found->nodes.begin(), found->nodes.end());
@@ -255,16 +243,18 @@ std::optional<KernelSite> Finder::gated(NodeId last) const {
 
 // Whether a cat reads the tensor or a view of it.
 bool Finder::goes_into_cat(TensorId tensor) const {
-  return std::any_of(readers_[tensor].begin(), readers_[tensor].end(), [&](NodeId reader) {
-    if (node(reader).family == &cat_family()) return true;
-    const std::vector<TensorId>& made = node(reader).outputs;
-    return std::any_of(made.begin(), made.end(), [&](TensorId view) {
-      return graph_.tensors[view].storage == graph_.tensors[tensor].storage && goes_into_cat(view);
-    });
-  });
+  return std::any_of(sites_.readers[tensor].begin(), sites_.readers[tensor].end(),
+                     [&](NodeId reader) {
+                       if (node(reader).family == &cat_family()) return true;
+                       const std::vector<TensorId>& made = node(reader).outputs;
+                       return std::any_of(made.begin(), made.end(), [&](TensorId view) {
+                         return graph_.tensors[view].storage == graph_.tensors[tensor].storage &&
+                                goes_into_cat(view);
+                       });
+                     });
 }
 
-// Where only a part of a head's features is rotated, cat puts the others beside it.
+// The features of a head that a partial embedding does not rotate are put beside the others by cat.
 std::optional<KernelSite> Finder::rotated(NodeId last) const {
   const Node& rotary = node(last);
   if (rotary.family != &rotary_family() || graph_.tensors[rotary.inputs[0]].shape.rank() != 4 ||

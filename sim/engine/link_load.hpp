@@ -1,4 +1,4 @@
-// What runs on one link at a time, and how the link is divided.
+// The parties that are on one link at a time, and how the link is divided among them.
 //
 // Each of several parties alone is on the link for a part u of its time. If they ask for more than
 // the link has, each of them takes S times as long there and as long as before elsewhere, so that

@@ -114,7 +114,7 @@ TEST_SUITE("unit") {
     both.collective(MeshDimension::kShard, Duration(1000), 0.01, {.inside = 1});
     CHECK(both.busy_on(Stream::kDataGroup) == 800);
     CHECK(both.busy_on(Stream::kShardGroup) == 1400);
-    // Of 400 ns each is on the link for 300, which take 500 then.
+    // Each is on the link for 300 of its 400 ns, which take 500 then.
     Beside part;
     part.collective(MeshDimension::kData, Duration(400), 0.01, {.inside = 0.75});
     part.collective(MeshDimension::kShard, Duration(400), 0.01, {.inside = 0.75});
@@ -140,7 +140,7 @@ TEST_SUITE("unit") {
     CHECK(three.busy_on(Stream::kDataGroup) == 1200);
     CHECK(three.busy_on(Stream::kPipelineGroup) == 1200);
     CHECK(three.busy_on(Stream::kTensorGroup) == 971);
-    // What waits most of its time is hardly slowed down, and slows others down as little.
+    // A message that waits most of its time is hardly slowed down, and slows others as little.
     Beside small;
     small.collective(MeshDimension::kData, Duration(10000), 0.01, {.inside = 1});
     small.collective(MeshDimension::kTensor, Duration(1000), 0.01, {.inside = 0.02});

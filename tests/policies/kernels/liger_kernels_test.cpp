@@ -213,8 +213,8 @@ TEST_SUITE("property") {
             const PointResult liger = simulated(model, "liger_kernels" + listed, training);
             CHECK(liger.saved_activations <= eager.saved_activations);
             CHECK(liger.run.step < eager.run.step);
-            // Of so few tokens the 132 rows of a norm's weight gradient are more than the norm
-            // leaves out.
+            // The weight gradient of a norm is summed in 132 rows, which are more than so few
+            // tokens leave out.
             constexpr Bytes kRows(std::int64_t{4} * 133 * 3072);
             CHECK(liger.run.live.bytes <= eager.run.live.bytes + kRows);
             fewer += liger.run.live.bytes < eager.run.live.bytes;
