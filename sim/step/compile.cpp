@@ -9,6 +9,7 @@
 #include "graph/analysis/liveness.hpp"
 #include "graph/core/errors.hpp"
 #include "policies/rewrite/pipeline.hpp"
+#include "sim/program/copy_on_write.hpp"
 #include "sim/program/lower.hpp"
 #include "sim/program/program_sizes.hpp"
 #include "sim/program/saved_tensors.hpp"
@@ -222,6 +223,11 @@ Compiled compile(const StepSpec& spec, const TrainedModel& model, const CompileO
     result.policies = known->outcomes;
   } else {
     compile_detail::make_program(spec, model, options, key, known, result);
+  }
+  if (result.eviction != nullptr) {
+    result.program = run_pass(
+        result.passes, "copy on write", [&] { return copy_on_write(result.program); },
+        [&](const StepProgram& copied) { check_copies(result.program, copied); });
   }
   if (spec.allocator->traits().plans_ahead) {
     result.placement =

@@ -60,6 +60,49 @@ const char* fault_of(const TrainingGraph& graph, const Liveness& live, GapId id,
   return exists ? nullptr : "before any operator has created it";
 }
 
+// The values in the allocations of a program, numbered in the order in which they are written.
+class Values {
+ public:
+  explicit Values(const StepProgram& program)
+      : program_(program), held_(program.allocations.size(), 0) {}
+
+  // Goes on to the next launch or copy, past what is allocated and freed on the way; false at the
+  // end.
+  bool next() {
+    for (++at_; at_ < program_.size(); ++at_) {
+      const Opcode opcode = program_.opcode[at_];
+      if (!program_.uses_of(at_).empty()) return true;
+      const AllocationId subject(program_.subject[at_]);
+      // memory that exists from the start holds the value with its own number
+      if (opcode == Opcode::kAllocate) held_[subject] = subject.value + 1;
+      if (opcode == Opcode::kFree) held_[subject] = 0;
+    }
+    return false;
+  }
+  // Returns the values that it reads; 0 for memory that is not allocated.
+  [[nodiscard]] std::vector<std::uint64_t> reads() const {
+    std::vector<std::uint64_t> values;
+    for (AllocationUse use : program_.uses_of(at_)) {
+      const bool reads = use.access() == Access::kRead || use.access() == Access::kMutate;
+      if (reads) values.push_back(held_[use.allocation()]);
+    }
+    return values;
+  }
+  // Gives what it writes the numbers behind `last`; returns the last one.
+  std::uint64_t write(std::uint64_t last) {
+    for (AllocationUse use : program_.uses_of(at_)) {
+      if (use.access() != Access::kRead) held_[use.allocation()] = ++last;
+    }
+    return last;
+  }
+  [[nodiscard]] std::size_t at() const { return at_; }
+
+ private:
+  const StepProgram& program_;
+  IdVector<AllocationId, std::uint64_t> held_;
+  std::size_t at_ = static_cast<std::size_t>(-1);
+};
+
 void check_duration(const TrainingGraph& graph, OperatorId op, const char* what, Duration value) {
   if (value >= Duration(0)) return;
   throw InternalError(fmt::format("operator '{}' has a negative {}: {} ns", graph.describe(op),
@@ -155,6 +198,28 @@ void check_prices(const TrainingGraph& graph, const CostTable& costs) {
        {&costs.copy_out, &costs.copy_in, &costs.nvme_read, &costs.nvme_write}) {
     pass_checks_detail::check_rate("the time of a copied byte", link->ns_per_byte_alone);
     pass_checks_detail::check_rate("the time of a copied byte", link->ns_per_byte_duplex);
+  }
+}
+
+void check_copies(const StepProgram& program, const StepProgram& copied) {
+  pass_checks_detail::Values before(program);
+  pass_checks_detail::Values after(copied);
+  std::uint64_t values = copied.allocations.size();
+  while (before.next()) {
+    if (!after.next()) throw InternalError("copies on write lose the end of the program");
+    const std::vector<std::uint64_t> reads = after.reads();
+    const bool same = program.subject[before.at()] == copied.subject[after.at()] &&
+                      reads == before.reads() && std::count(reads.begin(), reads.end(), 0U) == 0;
+    if (!same) {
+      throw InternalError(
+          fmt::format("instruction {} reads other values after copies on write", before.at()));
+    }
+    const std::uint64_t last = before.write(values);
+    if (after.write(values) != last) {
+      throw InternalError(
+          fmt::format("instruction {} writes other values after copies on write", before.at()));
+    }
+    values = last;
   }
 }
 

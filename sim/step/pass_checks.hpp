@@ -7,6 +7,7 @@
 #include "graph/analysis/schedule.hpp"
 #include "graph/ir/training_graph.hpp"
 #include "sim/engine/cost_table.hpp"
+#include "sim/program/step_program.hpp"
 
 namespace tidemark {
 
@@ -31,5 +32,9 @@ void check_prices(const TrainingGraph& graph, const CostTable& costs);
 // Throws UserError where `steps` steps might take longer than 64 bits of nanoseconds hold: every
 // operator and copy one after the other, each with an allocation that is retried.
 void check_time(const TrainingGraph& graph, const CostTable& costs, int steps);
+
+// Checks that every launch and copy of `copied`, where operators in place write to memory of their
+// own, reads the values that it reads in `program`, from memory that is allocated.
+void check_copies(const StepProgram& program, const StepProgram& copied);
 
 }  // namespace tidemark
