@@ -67,20 +67,24 @@ void backward_sort(BackwardBuilder& b) {
   b.set_input_gradient(0, result);
 }
 
+// The weights are one [experts, out, in], or one [out, in] for each expert.
 void infer_grouped(Inference& inference) {
   const Tensor& x = inference.input(0);
   inference.require(x.shape.rank() == 2 && inference.input_count() >= 2,
                     "needs rows and a weight for each expert");
   const Shape& weight = inference.input(1).shape;
+  const bool stacked = inference.input_count() == 2 && weight.rank() == 3;
   for (std::size_t i = 1; i < inference.input_count(); ++i) {
-    inference.require(inference.input(i).shape == weight && weight[1] == x.shape[1],
+    const Shape& each = inference.input(i).shape;
+    inference.require(each == weight && (stacked || each.rank() == 2) && weight[-1] == x.shape[1],
                       "the weights of the experts differ, or take other rows");
   }
-  inference.create({x.shape[0], weight[0]}, x.dtype);
+  inference.create({x.shape[0], weight[-2]}, x.dtype);
 }
 
 std::int64_t experts_of(const NodeView& node) {
-  return static_cast<std::int64_t>(node.input_count()) - 1;
+  const Shape& weight = node.input(1).shape;
+  return weight.rank() == 3 ? weight[0] : static_cast<std::int64_t>(node.input_count()) - 1;
 }
 
 Work grouped_work(const NodeView& node, std::int64_t m, std::int64_t n, std::int64_t k) {

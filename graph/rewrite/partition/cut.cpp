@@ -10,8 +10,24 @@ Shape local_shape(const Shape& shape, const Layout& layout) {
   return local;
 }
 
+namespace cut_detail {
+namespace {
+
+// Whether the axis of one head, which has no extent to find it by, stays where it is.
+bool keeps_one_head(const Shape& from, const Cut& cut, const Shape& to) {
+  if (cut.whole != 1 || cut.outer != 1 || cut.axis >= to.rank() || to[cut.axis] != 1) return false;
+  for (int axis = 0; axis < cut.axis; ++axis) {
+    if (from[axis] != to[axis]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+}  // namespace cut_detail
+
 // The number of elements before the factor stays the same: it says in which axis it is now.
 Followed follow_view(const Shape& from, const Cut& cut, const Shape& to) {
+  if (cut_detail::keeps_one_head(from, cut, to)) return {.cut = cut};
   std::int64_t before = cut.outer;
   for (int axis = 0; axis < cut.axis; ++axis)
     before *= from[axis];
@@ -19,6 +35,17 @@ Followed follow_view(const Shape& from, const Cut& cut, const Shape& to) {
   std::int64_t passed = 1;
   while (axis < to.rank() && passed * to[axis] <= before)
     passed *= to[axis++];
+  // All features become those of one head.
+  const bool last = cut.axis == from.rank() - 1 && axis == to.rank() - 1 && axis > cut.axis;
+  const bool one_head = last && to[axis - 1] == 1 && passed == before && to[axis] == cut.whole &&
+                        !cut.tokens && !cut.classes;
+  if (one_head && cut.part < cut.whole) return {.indivisible = 1};
+  if (one_head) {  // every rank has it
+    Cut head = cut;
+    head.axis = axis - 1;
+    head.outer = head.whole = head.part = 1;
+    return {.cut = head};
+  }
   if (axis == to.rank() || before % passed != 0) return {};
   Cut result = cut;
   result.axis = axis;

@@ -112,6 +112,8 @@ void PartitionPlanner::visit(NodeId id) {
   if (options_.group == MeshDimension::kContext && visit_context(id, inputs)) return;
   if (family == &linear_family() || family == &grouped_linear_family())
     return visit_linear(id, inputs);
+  if (family == &transpose_family() && visit_stacked_weight(id)) return;
+  if (family == &bmm_family() && visit_stacked(id, inputs)) return;
   if (family == &embedding_family()) return visit_embedding(id, inputs);
   if (family == &log_softmax_family() && visit_scores(id, inputs)) return;
   if (family == &nll_loss_family() && visit_loss(id, inputs)) return;
@@ -269,13 +271,20 @@ bool PartitionPlanner::can_be_columns(NodeId id) const {
 // The product takes in the features that are cut, with the rows of its weight that belong to them.
 bool PartitionPlanner::visit_rows(NodeId id, const Cut& features, bool by_tokens) {
   const Node& node = graph_.nodes[id];
-  const int axis = node.attributes.flag("transposed_weight") ? 0 : 1;
   const std::span<const TensorId> weights = weights_of(node);
+  const int stacked = shape(weights.front()).rank() - 2;
+  const int axis = stacked + (node.attributes.flag("transposed_weight") ? 0 : 1);
   const bool free = std::all_of(weights.begin(), weights.end(),
                                 [&](TensorId weight) { return is_free_parameter(weight); });
   if (!free || features.outer != 1 || features.whole != shape(weights.front())[axis]) return false;
-  if (features.sharing > 1)
-    note(does_not_divide(options_.ranks / features.sharing, "heads", options_.ranks));
+  // Keys that several ranks share lie in the weight of the queries.
+  if (features.sharing > 1) {
+    const int shared = options_.ranks / features.sharing;
+    note(
+        fmt::format("{} key-value head{} in one product with the queries do{} not divide over {} "
+                    "ranks",
+                    shared, shared == 1 ? "" : "s", shared == 1 ? "es" : "", options_.ranks));
+  }
   Passage passage = whole_passage(node);
   passage.wanted[0] = features;
   for (std::size_t i = 1; i <= weights.size(); ++i)
@@ -287,7 +296,8 @@ bool PartitionPlanner::visit_rows(NodeId id, const Cut& features, bool by_tokens
 
 void PartitionPlanner::visit_columns(NodeId id) {
   const Node& node = graph_.nodes[id];
-  const int axis = node.attributes.flag("transposed_weight") ? 1 : 0;
+  const int stacked = shape(node.inputs[1]).rank() - 2;
+  const int axis = stacked + (node.attributes.flag("transposed_weight") ? 1 : 0);
   const Shape& out = shape(node.outputs[0]);
   const std::int64_t features = out[-1];
   const int parts = options_.ranks / sharing_[id];
@@ -327,6 +337,52 @@ void PartitionPlanner::visit_linear(NodeId id, std::vector<Layout> inputs) {
   Passage passage = whole_passage(node);
   passage.wanted[0] = passage.made[0] = inputs[0];
   finish(id, Treatment::kPlain, std::move(passage));
+}
+
+// The transposed weights of experts whose products are one, [experts, out, in]: cut by what their
+// product takes in, where that is cut, else by what it makes.
+bool PartitionPlanner::visit_stacked_weight(NodeId id) {
+  constexpr int kOut = 1;
+  constexpr int kIn = 2;
+  const Node& node = graph_.nodes[id];
+  const auto& readers = sites_.readers[node.outputs[0]];
+  if (options_.group != MeshDimension::kTensor || readers.size() != 1) return false;
+  const NodeId product = readers.front();
+  const TensorId weight = sites_.stacked_weight(graph_, product).weight;
+  if (!weight.valid() || !is_free_parameter(weight)) return false;
+  const Layout& rows = result_.tensors[graph_.nodes[product].inputs[0]];
+  const bool takes_cut = is_cut_by_features(rows) && rows->axis == 2 && rows->outer == 1 &&
+                         rows->whole == shape(weight)[kIn];
+  if (!takes_cut && (rejected_[id] != 0 || is_cut_by_features(rows))) return false;
+  const std::int64_t features = shape(weight)[kOut];
+  if (!takes_cut && features % options_.ranks != 0) {
+    note(does_not_divide(features, "features of a layer", options_.ranks) +
+         fmt::format(" ({})", graph_.describe(product)));
+  }
+  Cut cut =
+      takes_cut ? *rows : Cut{.axis = kOut, .whole = features, .part = features / options_.ranks};
+  Passage passage = whole_passage(node);
+  cut.axis = takes_cut ? kIn : kOut;
+  passage.wanted[0] = cut;
+  cut.axis = takes_cut ? kOut : kIn;
+  passage.made[0] = cut;
+  finish(id, Treatment::kPlain, std::move(passage));
+  origins_[node.outputs[0]] = {id};
+  return true;
+}
+
+// A product with rows of stacked weights: its sum over the ranks is whole again. One with columns
+// of them is as any other product of batches.
+bool PartitionPlanner::visit_stacked(NodeId id, const std::vector<Layout>& inputs) {
+  const bool rows = sites_.stacked_weight(graph_, id).weight.valid() &&
+                    is_cut_by_features(inputs[0]) && inputs[0]->axis == 2 &&
+                    is_cut_by_features(inputs[1]) && inputs[1]->axis == 1;
+  if (!rows) return false;
+  Passage passage = whole_passage(graph_.nodes[id]);
+  passage.wanted[0] = inputs[0];
+  passage.wanted[1] = inputs[1];
+  finish(id, Treatment::kRows, std::move(passage));
+  return true;
 }
 
 void PartitionPlanner::visit_embedding(NodeId id, const std::vector<Layout>& inputs) {

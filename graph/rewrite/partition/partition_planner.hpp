@@ -28,6 +28,8 @@ class PartitionPlanner {
   [[nodiscard]] bool visit_rows(NodeId id, const Cut& features, bool by_tokens);
   void visit_columns(NodeId id);
   void visit_linear(NodeId id, std::vector<Layout> inputs);
+  [[nodiscard]] bool visit_stacked_weight(NodeId id);
+  [[nodiscard]] bool visit_stacked(NodeId id, const std::vector<Layout>& inputs);
   void visit_embedding(NodeId id, const std::vector<Layout>& inputs);
   // Visit a node of the loss; false: it is as any other.
   [[nodiscard]] bool visit_scores(NodeId id, const std::vector<Layout>& inputs);

@@ -3,16 +3,19 @@
 #include <algorithm>
 
 #include "graph/operators/known_families.hpp"
+#include "graph/operators/registry.hpp"
 
 namespace tidemark {
 namespace partition_sites_detail {
 namespace {
 
-// Whether the node's output has the content of its first input, in another shape or type.
+// Whether the node's output has the content of its first input, in another shape or type, or
+// capped.
 bool keeps_content(const Node& node) {
   const OperatorFamily* family = node.family;
   return family == &view_family() || family == &reshape_family() || family == &cast_family() ||
-         family == &contiguous_family() || family == &scale_family() || family == &dropout_family();
+         family == &contiguous_family() || family == &scale_family() ||
+         family == &dropout_family() || family == find_family("tanh");
 }
 
 // Follows a tensor back to what has made its content.
@@ -30,6 +33,18 @@ bool PartitionSites::indexed_by_input(const Graph& graph, NodeId embedding) cons
   const TensorId indices = partition_sites_detail::content_of(graph, *this, node.inputs[0]);
   const Role role = graph.storages[graph.tensors[indices].storage].role;
   return role == Role::kInput && parameter[node.inputs[1]].valid();
+}
+
+StackedWeight PartitionSites::stacked_weight(const Graph& graph, NodeId product) const {
+  const Node& node = graph.nodes[product];
+  if (node.family != &bmm_family()) return {};
+  const TensorId right = node.inputs[1];
+  const NodeId turns = maker[right];
+  if (!turns.valid() || graph.nodes[turns].family != &transpose_family()) return {};
+  const TensorId weight = graph.nodes[turns].inputs.front();
+  const bool alone = readers[right].size() == 1 && readers[weight].size() == 1;
+  if (!parameter[weight].valid() || graph.tensors[weight].shape.rank() != 3 || !alone) return {};
+  return {.weight = weight, .transpose = right};
 }
 
 PartitionSites find_sites(const Graph& graph) {

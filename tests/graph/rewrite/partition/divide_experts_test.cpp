@@ -2,13 +2,16 @@
 #include "graph/rewrite/partition/divide_experts.hpp"
 
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <string>
 
 #include <doctest/doctest.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/models/decoders/deepseek.hpp"
 #include "graph/models/decoders/llama.hpp"
+#include "graph/rewrite/partition/partition_graph.hpp"
 #include "tests/graph/operators/probe.hpp"
 
 namespace tidemark::divide_experts_test {
@@ -29,6 +32,25 @@ Graph mixture(std::int64_t experts, std::int64_t choices) {
                            .experts = experts,
                            .experts_per_token = choices};
   return build_llama(config, "mixture", {.micro_batch = 1, .sequence = kTokens});
+}
+
+// The experts' weights are one parameter for each product, as in DeepSeek's; so is what is shared.
+Graph stacked(std::int64_t experts, std::int64_t choices, std::int64_t shared = 1) {
+  const DeepseekConfig config{.layers = 2,
+                              .width = kWidth,
+                              .heads = 4,
+                              .kv_rank = 16,
+                              .plain_width = 8,
+                              .rotary_width = 8,
+                              .value_width = 8,
+                              .ffn = 64,
+                              .expert_ffn = kFeatures,
+                              .experts = experts,
+                              .experts_per_token = choices,
+                              .shared_experts = shared,
+                              .vocab = 256,
+                              .positions = kTokens};
+  return build_deepseek(config, "stacked", {.micro_batch = 1, .sequence = kTokens});
 }
 
 ExpertOptions over(int ranks) {
@@ -75,8 +97,10 @@ std::string problem_of(const Graph& graph, const ExpertOptions& options) {
 
 TEST_SUITE("unit") {
   TEST_CASE("a rank has its experts, and everything else whole") {
-    for (std::int64_t experts : {4, 8}) {
-      const Graph whole = mixture(experts, 2);
+    int round = 0;
+    for (const std::int64_t experts : {4, 8, 4, 8}) {
+      const bool in_one = ++round > 2;
+      const Graph whole = in_one ? stacked(experts, 3) : mixture(experts, 2);
       for (int ranks : {2, 4}) {
         const Graph part = divide_experts(whole, over(ranks));
         CHECK_NOTHROW(check_invariants(part));
@@ -92,8 +116,11 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("every choice of a token is sent and comes back, in both directions") {
-    for (std::int64_t choices : {1, 2, 3}) {
-      const Graph part = divide_experts(mixture(8, choices), over(4));
+    for (std::int64_t choices : {1, 2, 3, -1, -3}) {
+      const bool in_one = choices < 0;
+      choices = std::abs(choices);
+      const Graph part =
+          divide_experts(in_one ? stacked(8, choices) : mixture(8, choices), over(4));
       const TrainingGraph graph = probe::train(part, "torch-2.4-cuda");
       const std::int64_t permuted = choices * kTokens * kWidth * 2;  // 16 bit
       CHECK(bytes_of(graph, "permute_rows") == permuted);
@@ -132,7 +159,46 @@ TEST_SUITE("unit") {
     CHECK(saved() - balanced == more * (kWidth + 4 * kFeatures) * 2);
   }
 
+  TEST_CASE("weights in one parameter keep as many bytes as a weight for each expert") {
+    const auto saved = [](const Graph& graph) {
+      std::map<std::string, std::int64_t> bytes;
+      for (const auto& [name, each] :
+           probe::saved_by_name(probe::train(divide_experts(graph, over(4)), "torch-2.4-cuda")))
+        bytes[name] += each;
+      return bytes;
+    };
+    const auto one = saved(stacked(8, 2, 0));
+    const auto each = saved(mixture(8, 2));
+    for (const char* name : {"all_to_all", "places", "sort_rows", "top_k"}) {
+      CAPTURE(name);
+      CHECK(one.at(name) == each.at(name));
+    }
+    CHECK(one.at("grouped_linear") == each.at("grouped_linear"));
+  }
+
+  TEST_CASE("tensor ranks divide the features of the experts that expert ranks leave") {
+    const std::int64_t expert = 3 * kWidth * kFeatures;
+    for (const Graph& whole : {stacked(8, 2), divide_experts(stacked(8, 2), over(4))}) {
+      std::int64_t experts = 0;
+      for (const Parameter& parameter : whole.parameters) {
+        if (parameter.shape.rank() == 3) experts = parameter.shape[0];
+      }
+      for (const bool sequence : {false, true}) {
+        const Graph part = partition_graph(
+            whole, {.ranks = 2, .sequence = sequence, .path = "policies.tensor_parallel.size"});
+        CHECK_NOTHROW(check_invariants(part));
+        std::int64_t stacked_weights = 0;
+        for (const Parameter& parameter : part.parameters)
+          stacked_weights += parameter.shape.rank() == 3 ? parameter.elements.count : 0;
+        CHECK(stacked_weights == experts * expert / 2);
+        CHECK_NOTHROW(static_cast<void>(probe::train(part, "torch-2.4-cuda")));
+      }
+    }
+  }
+
   TEST_CASE("experts that do not divide, and models without any, are named") {
+    CHECK(problem_of(stacked(6, 2), over(4)).find("6 experts do not divide over 4 ranks") !=
+          std::string::npos);
     CHECK(problem_of(mixture(6, 2), over(4))
               .find("6 experts do not divide over 4 ranks; write a "
                     "size of 3 or 6") != std::string::npos);
