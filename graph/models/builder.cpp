@@ -128,6 +128,15 @@ TensorId ModelBuilder::linear(std::string_view module, TensorId x, std::int64_t 
   return linear_with(x, weight, bias ? parameter("bias", {out_features}) : TensorId());
 }
 
+TensorId ModelBuilder::conv1d_linear(std::string_view module, TensorId x,
+                                     std::int64_t out_features) {
+  const Scope layer = scope(module);
+  const std::int64_t in_features = shape(x)[-1];
+  const TensorId weight = parameter("weight", {in_features, out_features});
+  const TensorId bias = parameter("bias", {out_features});
+  return add("linear", {x, weight, bias}, {{"transposed_weight", std::int64_t{1}}});
+}
+
 // Rows that are not contiguous are copied first, as torch.matmul folds its operand, unless it may
 // multiply them in batches instead (operators/products/linear.cpp).
 TensorId ModelBuilder::linear_with(TensorId x, TensorId weight, TensorId bias) {

@@ -95,6 +95,8 @@ class ModelBuilder {
 
   // torch.nn.functional. linear's weight is [out, in]; `module` names its parameters.
   TensorId linear(std::string_view module, TensorId x, std::int64_t out_features, bool bias = true);
+  // transformers' Conv1D, of GPT-2: torch.addmm(bias, x.view(-1, in), weight), weight [in, out].
+  TensorId conv1d_linear(std::string_view module, TensorId x, std::int64_t out_features);
   TensorId linear_with(TensorId x, TensorId weight, TensorId bias = {});  // tied weights
   TensorId embedding(std::string_view module, TensorId indices, std::int64_t rows,
                      std::int64_t width, TensorId* weight = nullptr);

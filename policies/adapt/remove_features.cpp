@@ -63,8 +63,7 @@ bool is_plain_product(const Node& node) {
   const bool convolution = is_convolution(*node.family) &&
                            !is_transposed_convolution(*node.family) &&
                            node.attributes.integer("groups", 1) == 1;
-  return multiplies_weight(node) && (linear || convolution) &&
-         !node.attributes.flag("transposed_weight");
+  return multiplies_weight(node) && (linear || convolution);
 }
 
 class FeatureRemoval {
@@ -165,9 +164,10 @@ class FeatureRemoval {
     if (is_plain_product(node)) {
       const TensorId weight = node.inputs[kProductWeight];
       Shape shape = graph_.tensors[weight].shape;
+      const int out = node.attributes.flag("transposed_weight") ? 1 : 0;  // of a linear layer
       const bool outputs = is_cut(node.outputs.front());
-      if (outputs) shape[0] = kept(shape[0]);
-      if (is_cut(node.inputs.front())) shape[1] = kept(shape[1]);
+      if (outputs) shape[out] = kept(shape[out]);
+      if (is_cut(node.inputs.front())) shape[1 - out] = kept(shape[1 - out]);
       if (!(shape == graph_.tensors[weight].shape)) copy.reshape_root(weight, shape);
       if (outputs && node.inputs.size() > 2) cut_vector(copy, node.inputs[2]);
       return outputs;

@@ -66,6 +66,12 @@ class GptBuilder {
                        : b.linear("lm_head", x, config_.vocab, false);
   }
 
+  // Hugging Face keeps the weights as OpenAI's code does, [in, out].
+  TensorId product(std::string_view module, TensorId x, std::int64_t features) {
+    return config_.code == GptCode::kHuggingFace ? builder_.conv1d_linear(module, x, features)
+                                                 : builder_.linear(module, x, features);
+  }
+
   // x = x + attn(ln_1(x)); x = x + mlp(ln_2(x))
   TensorId block(std::int64_t index, TensorId x) {
     ModelBuilder& b = builder_;
@@ -80,7 +86,7 @@ class GptBuilder {
     scope.local(x);
     const TensorId mask = passes_.mask(mask_buffer());
     const std::vector<TensorId> parts =
-        b.split(b.linear("c_attn", x, 3 * config_.width), config_.width, 2);
+        b.split(product("c_attn", x, 3 * config_.width), config_.width, 2);
     // q, k and v are views of the fused projection. As variables of forward() they keep it alive
     // until the module returns, also where attention works on copies of them.
     std::array<TensorId, 3> heads;
@@ -94,7 +100,7 @@ class GptBuilder {
                                                passes_.causal() || mask.valid(),
                                                dropout(config_.attention_dropout), mask);
     y = merge_heads(b, y);
-    y = b.linear("c_proj", y, config_.width);
+    y = product("c_proj", y, config_.width);
     return b.dropout(y, dropout(config_.residual_dropout));
   }
 
@@ -102,8 +108,8 @@ class GptBuilder {
     ModelBuilder& b = builder_;
     auto scope = b.scope("mlp");
     scope.local(x);
-    x = activate(b, config_.activation, b.linear("c_fc", x, ffn_));
-    x = b.linear("c_proj", x, config_.width);
+    x = activate(b, config_.activation, product("c_fc", x, ffn_));
+    x = product("c_proj", x, config_.width);
     return b.dropout(x, dropout(config_.residual_dropout));
   }
 
