@@ -10,6 +10,7 @@
 #include "graph/analysis/liveness.hpp"
 #include "graph/analysis/program_order.hpp"
 #include "graph/ir/training_graph.hpp"
+#include "graph/rewrite/detach_segments.hpp"
 #include "hwprofiles/device_profile.hpp"
 #include "policies/plan/policy_base.hpp"
 #include "policies/plan/residency_plan.hpp"
@@ -65,9 +66,11 @@ struct PolicyContext {
 class ResidencyPolicy : public Policy {
  public:
   [[nodiscard]] bool acts_in_evaluation(bool /*computes_loss*/) const override { return false; }
-  // Whether it recomputes by torch.utils.checkpoint's autograd function, which makes gradients only
-  // where an input of a segment requires one.
-  [[nodiscard]] virtual bool is_reentrant() const { return false; }
+  // Returns the segments of so many blocks that it runs by torch.utils.checkpoint's autograd
+  // function, which makes gradients only where an input of a segment requires one.
+  [[nodiscard]] virtual std::vector<BlockRange> reentrant_segments(int /*blocks*/) const {
+    return {};
+  }
   // The recomputation pass closes gaps by recomputing. `plan` takes Recompute and Keep, and Offload
   // from policies that choose between both: those come first in the movement pass, unchanged.
   virtual void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const;

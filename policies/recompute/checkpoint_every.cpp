@@ -30,8 +30,9 @@ class CheckpointEvery final : public ResidencyPolicy {
   void decode_options(const Decoder& d) { options_ = decode_checkpoint_options(d); }
   [[nodiscard]] std::string_view name() const override { return "checkpoint_every"; }
   [[nodiscard]] bool decides_by_structure() const override { return true; }
-  [[nodiscard]] bool is_reentrant() const override {
-    return options_.code == CheckpointCode::kReentrant;
+  [[nodiscard]] std::vector<BlockRange> reentrant_segments(int blocks) const override {
+    return options_.code == CheckpointCode::kReentrant ? segments_of(blocks, period_)
+                                                       : std::vector<BlockRange>();
   }
   [[nodiscard]] bool is_over_layers() const { return over_ == "layers"; }
 

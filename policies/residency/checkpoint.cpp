@@ -27,8 +27,12 @@ class Checkpoint final : public ResidencyPolicy {
       : choice_(std::move(choice)), options_(options) {}
   [[nodiscard]] std::string_view name() const override { return "checkpoint"; }
   [[nodiscard]] bool decides_by_structure() const override { return true; }
-  [[nodiscard]] bool is_reentrant() const override {
-    return options_.code == CheckpointCode::kReentrant;
+  [[nodiscard]] std::vector<BlockRange> reentrant_segments(int blocks) const override {
+    std::vector<BlockRange> segments;
+    for (int block = 0; block < blocks && options_.code == CheckpointCode::kReentrant; ++block) {
+      if (is_chosen(block)) segments.push_back({block, block + 1});
+    }
+    return segments;
   }
 
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {
@@ -69,8 +73,10 @@ class CheckpointSequential final : public ResidencyPolicy {
       : segments_(segments), options_(options) {}
   [[nodiscard]] std::string_view name() const override { return "checkpoint_sequential"; }
   [[nodiscard]] bool decides_by_structure() const override { return true; }
-  [[nodiscard]] bool is_reentrant() const override {
-    return options_.code == CheckpointCode::kReentrant;
+  [[nodiscard]] std::vector<BlockRange> reentrant_segments(int blocks) const override {
+    if (options_.code != CheckpointCode::kReentrant || blocks < segments_) return {};
+    const int size = blocks / segments_;
+    return segments_of(size * (segments_ - 1), size);
   }
 
   void plan_recompute(const PolicyContext& context, ResidencyPlan& plan) const override {

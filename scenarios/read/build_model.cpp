@@ -1,12 +1,16 @@
 // Builds the models of scenarios, and tells when two are the same.
+#include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "graph/core/decoder.hpp"
 #include "graph/import/cost_graph.hpp"
 #include "graph/import/hf_config.hpp"
 #include "graph/import/layer_model.hpp"
 #include "graph/import/onnx/import_onnx.hpp"
+#include "graph/models/model_limits.hpp"
 #include "graph/models/preset.hpp"
 #include "scenarios/read/decode_parts.hpp"
 #include "scenarios/results/document_json.hpp"
@@ -45,6 +49,10 @@ ModelSource model_source(const ModelReference& model) {
   }};
 }
 
+bool may_detach(const Scenario& scenario) {
+  return std::any_of(scenario.policies.begin(), scenario.policies.end(), rewrites_model);
+}
+
 std::string training_key(const Value& document, const Scenario& scenario) {
   std::string key;
   for (const char* part : {"model", "training"}) {
@@ -65,6 +73,11 @@ std::string training_key(const Value& document, const Scenario& scenario) {
       key += as_json(document.find("policies")->items[i]) + '\n';
       rewrites = true;
     }
+  }
+  for (std::size_t i = 0; i < scenario.policies.size() && scenario.may_detach; ++i) {
+    const auto* policy = std::get_if<std::unique_ptr<ResidencyPolicy>>(&scenario.policies[i]);
+    if (policy == nullptr || (*policy)->reentrant_segments(kMaxLayers).empty()) continue;
+    key += as_json(document.find("policies")->items[i]) + '\n';
   }
   // A rewrite may look at the device.
   if (const Value* hardware = document.find("hardware"); rewrites && hardware != nullptr) {

@@ -38,6 +38,8 @@ void decode_policies(const Decoder& scenario, const Environment& environment, Sc
 // Returns what is wrong with a budget of bytes for a model whose unit was forgotten: "10 bytes hold
 // no step; is 10GiB meant?"; empty for others.
 [[nodiscard]] std::string forgotten_unit(Bytes budget);
+// Returns StepSpec::may_detach of a decoded scenario.
+[[nodiscard]] bool may_detach(const Scenario& scenario);
 // Returns the text that the model, its training and its rewrites follow from: equal for equal
 // models. `scenario` is `document` decoded.
 [[nodiscard]] std::string training_key(const Value& document, const Scenario& scenario);

@@ -264,6 +264,7 @@ Scenario decode_scenario(const Value& document, const Environment& environment) 
   decode_scenario_detail::decode_host_allocator(scenario, result);
   decode_policies(scenario, environment, result);
   decode_turns(document, environment, result);
+  result.may_detach = may_detach(result);
   result.training_key = training_key(document, result);
   result.report =
       decode_scenario_detail::decode_report(scenario, result.allocator->traits(), environment);

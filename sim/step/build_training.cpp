@@ -10,6 +10,7 @@
 #include "graph/autodiff/evaluate.hpp"
 #include "graph/core/errors.hpp"
 #include "graph/operators/generation/cache_operators.hpp"
+#include "graph/rewrite/detach_segments.hpp"
 #include "graph/rewrite/memory_format.hpp"
 #include "graph/rewrite/merge_turns.hpp"
 #include "graph/rewrite/unroll_recurrence.hpp"
@@ -196,6 +197,22 @@ class ForwardRewrites {
   std::vector<const ForwardRewrite*> rewrites_;
 };
 
+// Freezes what gets no gradient because reentrant checkpoints take in nothing that requires one.
+Graph without_lost_gradients(const StepSpec& spec, Graph graph, TrainedModel& model) {
+  std::vector<BlockRange> segments;
+  if (!spec.may_detach) return graph;
+  for (const ResidencyPolicy* policy : policies_of<ResidencyPolicy>(spec)) {
+    const std::vector<BlockRange> own = policy->reentrant_segments(graph.blocks);
+    segments.insert(segments.end(), own.begin(), own.end());
+  }
+  std::optional<Graph> detached =
+      run_pass(model.passes, "detach_segments", [&] { return detach_segments(graph, segments); });
+  if (!detached) return graph;
+  model.detached = model.enters_without_gradient = true;
+  check_forward(*detached);
+  return std::move(*detached);
+}
+
 // Returns the forward graph with everything that is decided before it is differentiated.
 Graph rewritten_model(const StepSpec& spec, TrainedModel& model) {
   Graph graph = run_pass(
@@ -211,7 +228,10 @@ Graph rewritten_model(const StepSpec& spec, TrainedModel& model) {
     graph = run_pass(
         model.passes, "channels_last", [&] { return in_channels_last(graph); }, check_forward);
   }
-  return ForwardRewrites(spec, model).apply(std::move(graph));
+  graph = ForwardRewrites(spec, model).apply(std::move(graph));
+  return spec.training.mode == StepMode::kTrain
+             ? without_lost_gradients(spec, std::move(graph), model)
+             : graph;
 }
 
 // Whether .grad is made once in a step and no rank reduces or shards it.

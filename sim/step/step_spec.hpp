@@ -89,6 +89,9 @@ struct StepSpec {
   ModelSource source;
   // Specs with equal keys build equal models, which may then be shared.
   std::string training_key;
+  // Whether a reentrant policy may leave blocks without gradients (detach_segments.hpp), as it may
+  // where policies freeze parameters. training_key names its segments then.
+  bool may_detach = true;
   std::vector<Turn> turns;  // of the step; empty for one loss and one optimizer
   DeviceProfile device;
   Mesh mesh;  // data-parallel ranks; each is equal, so one is simulated

@@ -35,6 +35,8 @@ struct TrainedModel {
   std::vector<std::string> warnings;  // see training_warnings.hpp
   // The first block trains something, and nothing that enters it has a gradient.
   bool enters_without_gradient = false;
+  // Blocks of a reentrant policy have no gradients because of it (graph/rewrite/detach_segments).
+  bool detached = false;
   std::vector<PassTime> passes;
 
   // A pipeline's stage: its number, the blocks of its chunks, and its work in each step. Empty

@@ -16,10 +16,9 @@ namespace training_warnings_detail {
 namespace {
 
 // Returns the name of the first policy that runs segments by a reentrant function; empty without.
-std::string_view reentrant_policy(const StepSpec& spec) {
-  for (const AnyPolicy& policy : spec.policies) {
-    const auto* residency = std::get_if<std::unique_ptr<ResidencyPolicy>>(&policy);
-    if (residency != nullptr && (*residency)->is_reentrant()) return (*residency)->name();
+std::string_view reentrant_policy(const StepSpec& spec, int blocks) {
+  for (const ResidencyPolicy* policy : policies_of<ResidencyPolicy>(spec)) {
+    if (!policy->reentrant_segments(blocks).empty()) return policy->name();
   }
   return {};
 }
@@ -120,13 +119,16 @@ std::vector<std::string> warnings_of_point(const StepSpec& spec, const TrainedMo
     const std::vector<std::string> idle = training_warnings_detail::evaluation_warnings(spec);
     warnings.insert(warnings.end(), idle.begin(), idle.end());
   }
-  const std::string_view reentrant = training_warnings_detail::reentrant_policy(spec);
+  const TrainingGraph& shown =
+      model.stages.empty() ? model.training : model.stages.front()->training;
+  const std::string_view reentrant = training_warnings_detail::reentrant_policy(spec, shown.blocks);
   if (!reentrant.empty() && model.enters_without_gradient) {
     warnings.push_back(fmt::format(
         "{} is reentrant, and no input of the first block requires a gradient: PyTorch "
-        "gives the parameters in it none ('None of the inputs have "
-        "requires_grad=True'); write reentrant: false, or input_gradients: true in lora",
-        reentrant));
+        "gives the parameters of such blocks none ('None of the inputs have "
+        "requires_grad=True'){}; write reentrant: false, or input_gradients: true in lora",
+        reentrant,
+        model.detached ? ", nor does this step" : ", and the figures are those with gradients"));
   }
   if (training_warnings_detail::moves_gathered(spec, model)) {
     warnings.emplace_back(
