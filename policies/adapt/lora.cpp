@@ -305,6 +305,7 @@ class Lora final : public ForwardRewrite {
   }
   [[nodiscard]] std::string_view name() const override { return "lora"; }
   [[nodiscard]] ForwardStage stage() const override { return ForwardStage::kAdapt; }
+  [[nodiscard]] std::optional<DType> model_dtype() const override { return options_.base; }
   [[nodiscard]] const ForwardRewrite* next() const override {
     return quantise_ ? &*quantise_ : nullptr;
   }

@@ -48,6 +48,9 @@ Graph build_forward(const StepSpec& spec) {
   options.dtype = precision.model;
   options.fused_norms = training_system(spec) == TrainingSystem::kMegatron;
   options.keeps_narrow_logits = precision.model != DType::kFloat32 && !precision.master_weights;
+  for (const ForwardRewrite* rewrite : policies_of<ForwardRewrite>(spec)) {
+    if (precision.autocast) options.dtype = rewrite->model_dtype().value_or(options.dtype);
+  }
   for (const TrainingRewrite* rewrite : policies_of<TrainingRewrite>(spec))
     options.dtype = rewrite->compute_dtype().value_or(options.dtype);
   Graph graph = spec.source.forward(options);

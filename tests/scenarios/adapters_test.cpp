@@ -176,6 +176,31 @@ TEST_SUITE("unit") {
     REQUIRE(llama("lora: {rank: 4, merged: true}").warnings.size() == 1);
   }
 
+  // The usual LoRA of the Trainer: the model is loaded in bf16, adapters are fp32, autocast
+  // computes.
+  TEST_CASE("a frozen base in bf16 under autocast keeps the adapters' inputs in bf16") {
+    // What one more adapted layer of each of two blocks keeps.
+    const auto kept = [](const std::string& precision, const std::string& base) {
+      const auto saved = [&](const std::string& targets) {
+        return llama(
+                   "lora: {rank: 4, input_gradients: true, targets: [" + targets + "]" + base + "}",
+                   1, "", precision)
+            .saved_activations.count;
+      };
+      return saved("gate_proj, up_proj") - saved("gate_proj");
+    };
+    // Inputs of A [64, 64] and B [64, 4]; under autocast both weights in 16 bit as well.
+    constexpr std::int64_t kInputs = 64 * (64 + 4);
+    constexpr std::int64_t kWeights = 4 * (64 + 96);
+    CHECK(kept("bf16", "") == 2 * 4 * kInputs);
+    CHECK(kept("bf16_autocast", ", base: bf16") == 2 * 2 * (kInputs + kWeights));
+    const auto parameters = [](const std::string& precision, const std::string& base) {
+      return llama("lora: {rank: 4" + base + "}", 1, "", precision).parameters;
+    };
+    CHECK(parameters("bf16_autocast", ", base: bf16") == parameters("bf16", ""));
+    CHECK(parameters("bf16_autocast", "") > parameters("bf16", ""));
+  }
+
   TEST_CASE("a module in eval keeps no statistics and no masks") {
     const auto resnet = [](const std::string& policies) {
       return simulated(
