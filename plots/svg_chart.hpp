@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,7 +34,7 @@ struct SvgAxis {
   AxisUnit unit = AxisUnit::kNumber;
   double begin = 0;
   double end = 1;
-  double ticks_until = 0;  // last value with ticks; 0: the end of the axis
+  std::optional<double> ticks_until;  // last value with ticks; none: the end of the axis
 };
 
 // A layer of the stack: its heights, one per column of SvgChart::column_edges. Without heights it

@@ -14,9 +14,7 @@ double SvgWriter::text_width(std::string_view text, double font) {
 
 // Sets the margins from the texts and numbers in them.
 void SvgWriter::measure() {
-  const auto until = [](const SvgAxis& axis) {
-    return axis.ticks_until > axis.begin ? axis.ticks_until : axis.end;
-  };
+  const auto until = [](const SvgAxis& axis) { return axis.ticks_until.value_or(axis.end); };
   x_ticks_ = round_ticks(chart_.x.begin, until(chart_.x), chart_.x.unit,
                          static_cast<std::size_t>(std::max(2.0, chart_.plot_width / 70)));
   y_ticks_ = round_ticks(chart_.y.begin, until(chart_.y), chart_.y.unit,

@@ -76,7 +76,8 @@ SvgChart swept_chart(const SweptAxes& axes, const std::vector<SweptValue>& value
   swept_chart_detail::Extent extent = swept_chart_detail::extent_of(values);
   const double span = extent.last - extent.first;
   const double air = span > 0 ? 0.04 * span : std::max(1e-9, 0.25 * extent.last);
-  chart.x.begin = extent.first - air;
+  // A key that is never below 0 has an axis that is not either, unless a mark would be cut off.
+  chart.x.begin = extent.first > 0 ? std::max(0.0, extent.first - air) : extent.first - air;
   chart.x.end = extent.last + air;
   const auto capacity = static_cast<double>(axes.capacity.count);
   // A capacity far above all points would press them to the axis.

@@ -236,7 +236,7 @@ TEST_SUITE("unit") {
     CHECK(chart.marks.size() == 4);  // two policies at two budgets
     for (const SvgMark& mark : chart.marks) {
       CHECK(mark.hollow);
-      CHECK(mark.at.y > chart.y.ticks_until);
+      CHECK(mark.at.y > chart.y.ticks_until.value());
     }
     const std::string budgets = svg_of(chart);
     check_well_formed(budgets);

@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "graph/import/cost_graph.hpp"
 #include "policies/solver/optimal.hpp"
