@@ -39,7 +39,7 @@ constexpr const char* kRunExamples = R"(Examples:
   tidemark run scenario.yaml -s policies='[checkpoint_every: {period: 2}]'
   tidemark run scenario.yaml -o out --json > results.json
 
-Exit codes: 0 every point fits; 1 some point does not fit; 2 bad input; 3 internal error.)";
+Exit codes: 0 a point fits; 1 none does; 2 bad input; 3 internal error.)";
 
 std::string chart_of(const DetailedPoint& point, const Console& console) {
   const PointResult& result = point.result;

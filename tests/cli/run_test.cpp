@@ -178,6 +178,20 @@ TEST_SUITE("golden") {
           2 * point["model"]["parameters"].get<std::int64_t>());
   }
 
+  TEST_CASE("the help of run gives the exit codes that run has") {
+    const Workspace w;
+    w.write("s.yaml", kSweep);
+    const std::string codes = "Exit codes: 0 a point fits; 1 none does; 2 bad input";
+    CHECK(contains(w.run("run --help").out, codes));
+    const auto code = [&](const std::string& batches) {
+      return w.run("run s.yaml -s 'sweep={matrix: {training.micro_batch: [" + batches + "]}}'")
+          .code;
+    };
+    CHECK(code("1, 100000") == 0);
+    CHECK(code("100000, 200000") == 1);
+    CHECK(code("1, none") == 2);
+  }
+
   TEST_CASE("the mildest change that fits is reported for a sweep's points that do not fit") {
     const Workspace w;
     w.write("s.yaml", R"(version: 1
