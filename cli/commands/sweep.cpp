@@ -205,26 +205,33 @@ int SweepCommand::execute(const Console& console) const {
     print_warning(console, fmt::format("{}; what was in it is simulated again", damage));
   const std::string path = SweepJournal::path_of(folder, part);
   const std::string earlier = journals.others > 0 ? SweepJournal::earlier_of(path) : "";
-  if (!earlier.empty()) {
-    print_warning(console,
-                  fmt::format("{} has {} finished points that this sweep does not have; their "
-                              "journal is {} from now on, by which their sweep can go on in a "
-                              "folder of its own",
-                              folder, journals.others, earlier));
-  }
   KnownPoints& known = journals.known;
   sweep_detail::forget_points(*this, console, known);
   std::vector<bool> wanted = sweep.of_shard;
   for (const auto& [i, point] : known)
     wanted[i] = false;
-  SweepJournal journal(folder, sweep, part, known, earlier);
+  // Made with its first point: a mistake of the whole sweep leaves no file.
+  std::optional<SweepJournal> journal;
+  const auto write_journal = [&] {
+    if (journal) return;
+    journal.emplace(folder, sweep, part, known, earlier);
+    if (earlier.empty()) return;
+    print_warning(console,
+                  fmt::format("{} has {} finished points that this sweep does not have; their "
+                              "journal is {} from now on, by which their sweep can go on in a "
+                              "folder of its own",
+                              folder, journals.others, earlier));
+  };
   ReportFiles files = sweep_detail::sweep_files(part.count == 1 ? folder : "",
                                                 input.reproduce(kName, plots.words()));
   files.plots = requests;
   files.point_command = input.point_command();
   PointsReport report(std::move(files));
   PointsListener listener;
-  listener.finished = [&](std::size_t i, const PointResult& point) { journal.add(i, point); };
+  listener.finished = [&](std::size_t i, const PointResult& point) {
+    write_journal();
+    journal->add(i, point);
+  };
   if (report.wants_detail()) {
     listener.detail = [&](std::size_t i, const SimulatedPoint& point) { report.add(i, point); };
   }
@@ -250,6 +257,7 @@ int SweepCommand::execute(const Console& console) const {
         {.smallest_capacity_of_fitting = smallest_capacity, .convergence_limit = kConvergenceLimit},
         listener, wanted);
   }
+  write_journal();
   for (auto& [i, point] : known)
     points[i] = std::move(point);
   known.clear();

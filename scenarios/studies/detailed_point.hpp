@@ -2,7 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
+#include "graph/core/errors.hpp"
 #include "scenarios/read/scenario.hpp"
 #include "sim/step/point_result.hpp"
 #include "sim/step/simulate.hpp"
@@ -20,6 +22,7 @@ struct DetailedPoint {
 struct SimulatedPoint {
   PointResult result;
   std::shared_ptr<const DetailedPoint> detail;
+  std::optional<UserError> mistake;  // reason of an error that is the user's
 };
 
 }  // namespace tidemark

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "graph/core/errors.hpp"
 #include "scenarios/read/located_error.hpp"
 
 namespace tidemark {
@@ -83,11 +82,11 @@ std::shared_ptr<const TrainedModel> SharedModels::of(const Scenario& scenario, c
       model.programs = programs_;
       entry->model = std::make_shared<const TrainedModel>(std::move(model));
     } catch (const UserError& error) {
-      entry->error = located(error, point).what();
+      entry->error = located(error, point);
     }
   });
   count(entry);
-  if (entry->model == nullptr) throw UserError(entry->error);
+  if (entry->model == nullptr) throw UserError(entry->error.value());
   return entry->model;
 }
 

@@ -4,9 +4,11 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
+#include "graph/core/errors.hpp"
 #include "graph/core/units.hpp"
 #include "scenarios/read/scenario.hpp"
 #include "sim/step/build_training.hpp"
@@ -31,7 +33,7 @@ class SharedModels {
     std::string key;
     std::once_flag built;
     std::shared_ptr<const TrainedModel> model;  // null where it cannot be built
-    std::string error;
+    std::optional<UserError> error;
     Bytes size;  // counted in size_; 0: not yet
   };
   using Entry = std::shared_ptr<Shared>;

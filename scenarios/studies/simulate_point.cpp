@@ -26,6 +26,14 @@ PointResult run_once(const Value& document, const Scenario& scenario,
   return result;
 }
 
+SimulatedPoint failed_row(const Value& document, const std::string& error) {
+  SimulatedPoint row;
+  if (const Value* name = document.find("name")) row.result.name = name->scalar;
+  row.result.status = PointStatus::kError;
+  row.result.error = error;
+  return row;
+}
+
 }  // namespace
 }  // namespace simulate_point_detail
 
@@ -51,11 +59,9 @@ SimulatedPoint simulate_point(const Value& document, Scenario scenario,
   return {.result = std::move(result), .detail = std::move(detail)};
 }
 
-SimulatedPoint error_row(const Value& document, const std::string& error) {
-  SimulatedPoint row;
-  if (const Value* name = document.find("name")) row.result.name = name->scalar;
-  row.result.status = PointStatus::kError;
-  row.result.error = error;
+SimulatedPoint error_row(const Value& document, const UserError& mistake) {
+  SimulatedPoint row = simulate_point_detail::failed_row(document, mistake.what());
+  row.mistake = mistake;
   return row;
 }
 
@@ -72,17 +78,18 @@ SimulatedPoint work_on_point(const Value& base, std::span<const Override> overri
       model = models.of(scenario, document);
       return work(document, std::move(scenario), model);
     } catch (const UserError& error) {
-      if (model == nullptr) return error_row(document, error.what());
-      return error_row(document, located(error, document).what());
+      if (model == nullptr) return error_row(document, error);
+      return error_row(document, located(error, document));
     }
   } catch (const UserError& error) {
     if (alone) throw;
-    return error_row(document.is_null() ? base : document, error.what());
+    return error_row(document.is_null() ? base : document, error);
   } catch (const InternalError& error) {
     // A fault of one point does not end the others.
     if (alone) throw;
-    return error_row(document.is_null() ? base : document,
-                     fmt::format("internal error, please report it: {}", error.what()));
+    return simulate_point_detail::failed_row(
+        document.is_null() ? base : document,
+        fmt::format("internal error, please report it: {}", error.what()));
   }
 }
 

@@ -45,7 +45,7 @@ using PointWork = std::function<SimulatedPoint(const Value& document, Scenario s
                                            bool alone, const Environment& environment,
                                            SharedModels& models, const PointWork& work);
 // Returns the row of a point that cannot be read.
-[[nodiscard]] SimulatedPoint error_row(const Value& document, const std::string& error);
+[[nodiscard]] SimulatedPoint error_row(const Value& document, const UserError& mistake);
 
 // Simulates the only point of a document, or point `index` of its sweep. Throws UserError.
 [[nodiscard]] DetailedPoint simulate_in_detail(const Value& document, std::size_t index,

@@ -22,13 +22,13 @@ namespace {
 // A point of a sweep: its document is made when it is simulated.
 struct Point {
   std::vector<Override> overrides;
-  std::string error;  // reason why it cannot be read; empty where nobody has looked
+  std::optional<UserError> error;  // reason why an override cannot be applied
 };
 
 SimulatedPoint run_point(const Value& base, const Point& point, bool alone,
                          const Environment& environment, SharedModels& models,
                          const PointRequest& request) {
-  if (!point.error.empty()) return error_row(base, point.error);
+  if (point.error) return error_row(base, *point.error);
   return work_on_point(
       base, point.overrides, alone, environment, models,
       [&](const Value& document, Scenario scenario, std::shared_ptr<const TrainedModel> model) {
@@ -46,7 +46,7 @@ std::vector<std::vector<std::size_t>> wanted_runs(const Value& base, std::vector
     try {
       all.add(point_document(base, point.overrides));
     } catch (const UserError& error) {
-      point.error = error.what();
+      point.error = error;
       all.add(base);
     }
   }
@@ -70,29 +70,87 @@ void keep_shown_figures(PointResult& point) {
     keep_shown_figures(stage.point);
 }
 
-// Throws the mistake of the scenario that is there without the sweep, too, where all points have
-// it, wanted or not. Points are read until one shows that they do not.
-void check_base(const Value& base, const std::vector<Point>& points,
-                const Environment& environment) {
-  std::optional<std::string> shared;
-  for (const Point& point : points) {
-    std::string error = point.error;
-    if (error.empty()) {
-      try {
-        refuse_elastic(decode_scenario(point_document(base, point.overrides), environment));
-      } catch (const UserError& mistake) {
-        error = mistake.what();
-      }
+// Whether two mistakes are one, perhaps at several places.
+bool is_same(const std::optional<UserError>& a, const UserError& b) {
+  return a && a->path() == b.path() && a->problem() == b.problem();
+}
+
+// Passes finished points on, but holds back those that have failed as long as all have failed with
+// one and the same mistake: it may be the scenario's, and then none of them is a row.
+class FinishedPoints {
+ public:
+  FinishedPoints(const std::vector<PointResult>& results, const PointsListener& listener)
+      : results_(results), listener_(listener) {}
+
+  void add(std::size_t index, const std::optional<UserError>& mistake) {
+    if (held_.empty() && !differs_) shared_ = mistake;
+    differs_ = differs_ || !shared_ || !is_same(mistake, *shared_);
+    held_.push_back(index);
+    if (differs_) pass_on();
+  }
+  void pass_on() {
+    for (const std::size_t index : held_) {
+      if (listener_.finished) listener_.finished(index, results_[index]);
     }
-    if (error.empty() || (shared && *shared != error)) return;
-    shared = std::move(error);
+    held_.clear();
   }
-  if (!shared) return;
-  try {
-    static_cast<void>(decode_scenario(base, environment));
-  } catch (const UserError& error) {
-    if (error.what() == *shared) throw;
+  // Whether all points have finished with one mistake.
+  [[nodiscard]] bool share_mistake() const { return !held_.empty(); }
+
+ private:
+  const std::vector<PointResult>& results_;
+  const PointsListener& listener_;
+  std::optional<UserError> shared_;
+  bool differs_ = false;
+  std::vector<std::size_t> held_;  // in the order in which they finished
+};
+
+// Whether a value gives the key that a path below it begins with: a policy of a list, too.
+bool gives(const Value& value, std::string_view path) {
+  const std::string key(path.substr(0, path.find('.')));
+  const auto is_given = [&](const Value& item) {
+    return item.is_scalar() ? item.scalar == key : item.find(key) != nullptr;
+  };
+  if (!value.is_sequence()) return value.find(key) != nullptr;
+  return std::any_of(value.items.begin(), value.items.end(), is_given);
+}
+
+// Whether a point changes the key at `path`, or what is below it.
+bool changes(std::span<const Override> overrides, const std::string& path) {
+  return std::any_of(overrides.begin(), overrides.end(), [&](const Override& change) {
+    if (change.key == path || change.key.starts_with(path + '.')) return true;
+    return path.starts_with(change.key + '.') &&
+           gives(change.value, std::string_view(path).substr(change.key.size() + 1));
+  });
+}
+
+// Throws the mistake of the scenario that is there without the sweep, too, where all points have it
+// and none changes its key. `results`: those of the points that are wanted, which have one mistake;
+// the others are simulated until one shows that it has none, or another.
+void refuse_shared(const std::vector<PointResult>& results, const Value& base,
+                   const std::vector<Point>& points, const std::vector<bool>& wanted,
+                   const Environment& environment) {
+  const PointRequest request{.options = {.smallest_capacity = false}};
+  SharedModels models;
+  const std::optional<UserError> own =
+      run_point(base, {}, false, environment, models, request).mistake;
+  if (!own) return;
+  const std::string text = own->what();
+  // A mistake at the same place is the scenario's, whatever the points change.
+  const auto has = [&](const std::string& error, std::span<const Override> overrides) {
+    const std::string same = own->path() + ": " + own->problem();
+    return error == text ||
+           (!own->path().empty() && error.ends_with(same) && !changes(overrides, own->path()));
+  };
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (!wanted.empty() && !wanted[i]) {
+      const SimulatedPoint other = run_point(base, points[i], false, environment, models, request);
+      if (!is_same(other.mistake, *own) || !has(other.result.error, points[i].overrides)) return;
+    } else if (!has(results[i].error, results[i].overrides)) {
+      return;
+    }
   }
+  throw UserError(*own);
 }
 
 }  // namespace
@@ -131,9 +189,9 @@ std::vector<PointResult> simulate_points(const Value& document, const Environmen
   const auto total = wanted.empty()
                          ? points.size()
                          : static_cast<std::size_t>(std::count(wanted.begin(), wanted.end(), true));
-  if (!alone) simulate_points_detail::check_base(base, points, environment);
   SharedModels models;
   std::vector<PointResult> results(points.size());
+  simulate_points_detail::FinishedPoints finished(results, listener);
   std::size_t done = 0;
   std::mutex mutex;
   for_each_parallel(runs.size(), threads, [&](std::size_t r) {
@@ -145,19 +203,23 @@ std::vector<PointResult> simulate_points(const Value& document, const Environmen
       SimulatedPoint point = run.better(
           simulate_points_detail::run_point(base, points[i], alone, environment, models, request));
       if (!is_wanted(i)) continue;
+      const std::optional<UserError> mistake = alone ? std::nullopt : point.mistake;
       point.result.overrides = std::move(points[i].overrides);
       if (point.detail != nullptr) listener.detail(i, point);
       if (!alone) simulate_points_detail::keep_shown_figures(point.result);
       results[i] = std::move(point.result);
       const std::lock_guard lock(mutex);
       ++done;
-      if (listener.finished) listener.finished(i, results[i]);
+      finished.add(i, mistake);
       if (listener.progress) listener.progress(done, total);
     }
   });
   if (alone && is_wanted(0) && results[0].status == PointStatus::kError) {
     throw UserError(results[0].error);
   }
+  if (finished.share_mistake())
+    simulate_points_detail::refuse_shared(results, base, points, wanted, environment);
+  finished.pass_on();
   return results;
 }
 

@@ -34,10 +34,12 @@ struct PointsListener {
 };
 
 // Simulates points of a document, on `threads` threads over shared models; a point that fails is a
-// row with its reason. The order of the result does not depend on the threads. `wanted` selects by
-// point of the sweep; empty: all. Points that are not wanted have no name and no figures, but may
-// be simulated for the sake of another (see smaller_budget.hpp). Of several points the result has
-// what read_point() has of an entry; the rest is dropped once `detail` has seen it.
+// row with its reason, unless all fail with a mistake that the scenario has without the sweep, too:
+// that is thrown, and `finished` hears of no point. The order of the result does not depend on the
+// threads. `wanted` selects by point of the sweep; empty: all. Points that are not wanted have no
+// name and no figures, but may be simulated for the sake of another (see smaller_budget.hpp). Of
+// several points the result has what read_point() has of an entry; the rest is dropped once
+// `detail` has seen it.
 [[nodiscard]] std::vector<PointResult> simulate_points(const Value& document,
                                                        const Environment& environment, int threads,
                                                        const SimulateOptions& options,

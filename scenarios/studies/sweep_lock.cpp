@@ -75,7 +75,7 @@ void check_others(const std::string& folder, const std::string& digest) {
 
 SweepLock::SweepLock(const std::string& folder, const SweepIdentity& sweep, const Shard& shard) {
   std::error_code error;
-  std::filesystem::create_directories(folder, error);
+  if (std::filesystem::create_directories(folder, error)) made_ = folder;
   const std::string digest = digest_of(sweep);
   sweep_lock_detail::check_others(folder, digest);
   const std::string name = fmt::format("{}-{}-of-{}{}", sweep_lock_detail::kStart, shard.index,
@@ -99,6 +99,9 @@ SweepLock::~SweepLock() {
   if (file_ < 0) return;
   unlink(path_.c_str());
   close(file_);
+  std::error_code error;
+  // remove() keeps a folder that is not empty.
+  if (!made_.empty()) std::filesystem::remove(made_, error);
 }
 
 }  // namespace tidemark

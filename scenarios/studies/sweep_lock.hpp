@@ -20,6 +20,7 @@ class SweepLock {
 
  private:
   std::string path_;
+  std::string made_;  // the folder, if it was made for this; removed if nothing is written into it
   int file_ = -1;
 };
 

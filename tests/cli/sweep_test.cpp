@@ -272,6 +272,25 @@ TEST_SUITE("unit") {
     CHECK(done < 11);
   }
 
+  TEST_CASE("a mistake of the scenario that only its graph shows ends a sweep without a file") {
+    const Workspace workspace;
+    workspace.write("s.yaml",
+                    "version: 1\nmodel: {preset: gpt2, layers: 2}\nhardware: a100-sxm-40gb\n"
+                    "policies:\n  - lora: {rank: 4, targets: [nosuch]}\n"
+                    "sweep: {matrix: {training.micro_batch: [1, 2, 3]}}\n");
+    for (const std::string command : {"sweep s.yaml -o out", "sweep s.yaml -o out --shard 1/2",
+                                      "run s.yaml -o out", "sweep s.yaml -o out --json"}) {
+      CAPTURE(command);
+      const Outcome outcome = workspace.run(command);
+      CHECK(outcome.code == 2);
+      CHECK(outcome.out.empty());
+      const std::size_t at = outcome.err.find("s.yaml:5:");
+      CHECK(at != std::string::npos);
+      CHECK(outcome.err.find("s.yaml:5:", at + 1) == std::string::npos);
+      CHECK_FALSE(workspace.exists("out"));
+    }
+  }
+
   TEST_CASE("mistakes with shards and folders say what to do") {
     const Workspace workspace;
     workspace.write("s.yaml", "model: gpt2\nhardware: a100-sxm-40gb\ntraining: {sequence: 64}\n");

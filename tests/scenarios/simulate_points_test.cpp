@@ -77,10 +77,62 @@ TEST_SUITE("unit") {
           0);
     CHECK(errors(with("sequence: 32", sizes + ", training.optimizer: [adan]")) == 2);
     CHECK(errors(with("sequence: 32", sizes + ", training.optimizer: [adan, adam]")) == 2);
+    CHECK(errors(with("sequence: 32, optimizer: adan", sizes + ", training.optimizer: [adan]")) ==
+          2);
     // The same holds for the points of a shard.
     CHECK_THROWS_AS(simulate_points(with("sequence: 32, optimzer: adam", sizes),
                                     default_environment(), 1, {}, {}, {true, false}),
                     UserError);
+  }
+
+  TEST_CASE("a mistake that only the model or a policy shows is one error, too") {
+    const auto with = [](std::string_view policies, std::string_view matrix) {
+      return parse_document(
+          fmt::format("{{model: {{preset: gpt, layers: 2, width: 64, heads: 4, vocab: 512, "
+                      "sequence: 32}}, hardware: a100-sxm-80gb, training: {{sequence: 32}}, "
+                      "policies: [{}], sweep: {{matrix: {{{}}}}}}}",
+                      policies, matrix),
+          "sweep.yaml");
+    };
+    int heard = 0;
+    const auto rows = [&](const Value& document, const std::vector<bool>& wanted = {}) {
+      heard = 0;
+      PointsListener listener;
+      listener.finished = [&](std::size_t, const PointResult&) { ++heard; };
+      int count = 0;
+      for (const PointResult& point : simulate_points(
+               document, default_environment(), 2, {.smallest_capacity = false}, listener, wanted))
+        count += point.error.empty() ? 0 : 1;  // those that are not wanted have none
+      return count;
+    };
+    const std::string sizes = "training.micro_batch: [1, 2, 3]";
+    const std::string lora = "lora: {rank: 4, targets: [nosuch]}";
+    CHECK_THROWS_WITH_AS(rows(with(lora, sizes)), doctest::Contains("sweep.yaml:1:"), UserError);
+    CHECK_THROWS_WITH_AS(rows(with(lora, sizes)), doctest::Contains("nosuch"), UserError);
+    CHECK_THROWS_AS(rows(with("freeze: {layers: [nosuch]}", sizes)), UserError);
+    const std::string split = "tensor_parallel: {size: 5}";
+    CHECK_THROWS_AS(rows(with(split, sizes)), UserError);
+    // Names of devices leave their number as it is.
+    CHECK_THROWS_WITH_AS(rows(with(split, "hardware: [v100-sxm-32gb, a100-sxm-40gb]")),
+                         doctest::Contains("hardware.count"), UserError);
+    CHECK(heard == 0);
+    // The points make the mistake, or have different ones, or one has none.
+    CHECK(rows(with("lora: {rank: 4, targets: [c_attn]}",
+                    sizes + ", policies.lora.targets: [[nosuch]]")) == 3);
+    CHECK(rows(with(lora, "policies.lora.targets: [[nosuch], [nor_such]]")) == 2);
+    CHECK(rows(with(lora, "policies.lora.targets: [[nosuch], [c_attn]]")) == 1);
+    CHECK(rows(with(lora,
+                    "policies: [[{lora: {rank: 4, targets: [nosuch]}}], [{lora: {rank: 8, "
+                    "targets: [nosuch]}}]]")) == 2);
+    CHECK(rows(with(split, "hardware: [{gpu: v100-sxm-32gb, count: 1}, a100-sxm-40gb]")) == 2);
+    CHECK(heard == 2);
+    // A shard whose points all fail has rows where others do not.
+    const Value some = with("lora: {rank: 4, targets: [gate_proj]}",
+                            "model: [{preset: gpt, layers: 2, width: 64, heads: 4, vocab: 512, "
+                            "sequence: 32}, {preset: llama-3.2-1b, layers: 1}]");
+    CHECK(rows(some, {true, false}) == 1);
+    CHECK(heard == 1);
+    CHECK_THROWS_AS(rows(with(lora, sizes), {true, false, false}), UserError);
   }
 
   TEST_CASE("overrides stay values up to the result document, and come back from it") {
