@@ -191,6 +191,8 @@ int SweepCommand::execute(const Console& console) const {
   }
   if (folder.empty()) throw UserError("--output is required: a sweep is written into a folder");
   const Shard part = sweep_detail::shard_of(shard);
+  Interruption interruption;
+  interruption.note("\ntidemark: interrupted; no point has been simulated yet\n");
   const Environment environment = input.environment(console);
   const Value document = input.load().front();
   check_writable(folder);
@@ -238,7 +240,6 @@ int SweepCommand::execute(const Console& console) const {
   std::vector<PointResult> points;
   {
     Progress progress(console, "points");
-    Interruption interruption;
     const std::size_t before = known.size();
     const auto note = [&](std::size_t done, std::size_t total) {
       interruption.note(

@@ -272,6 +272,43 @@ TEST_SUITE("unit") {
     CHECK(done < 11);
   }
 
+  TEST_CASE("Ctrl-C while a sweep reads its scenario says that nothing was simulated") {
+    const Workspace workspace;
+    int scenario[2];
+    REQUIRE(pipe2(scenario, O_CLOEXEC) == 0);
+    const pid_t child = fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      if (chdir(workspace.folder().c_str()) != 0) _exit(99);
+      const int err = open("err.txt", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+      dup2(err, STDERR_FILENO);
+      dup2(scenario[0], STDIN_FILENO);
+      const std::string program = test::program_path();
+      execl(program.c_str(), program.c_str(), "sweep", "/dev/stdin", "-o", "out", nullptr);
+      _exit(98);
+    }
+    close(scenario[0]);
+    // More than a pipe holds: once it is written, the scenario is being read.
+    const std::string comment = "#" + std::string(std::size_t{1} << 20, ' ') + '\n';
+    const auto before = std::signal(SIGPIPE, SIG_IGN);
+    std::size_t written = 0;
+    while (written < comment.size()) {
+      const ssize_t n = write(scenario[1], comment.data() + written, comment.size() - written);
+      if (n <= 0) break;
+      written += static_cast<std::size_t>(n);
+    }
+    std::signal(SIGPIPE, before);
+    CHECK(written == comment.size());
+    kill(child, SIGINT);
+    int status = 0;
+    waitpid(child, &status, 0);
+    close(scenario[1]);
+    REQUIRE(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 128 + SIGINT);
+    CHECK(contains(workspace.read("err.txt"), "interrupted; no point has been simulated yet"));
+    CHECK_FALSE(workspace.exists("out"));
+  }
+
   TEST_CASE("a mistake of the scenario that only its graph shows ends a sweep without a file") {
     const Workspace workspace;
     workspace.write("s.yaml",
