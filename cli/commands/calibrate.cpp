@@ -158,9 +158,8 @@ Examples:
   app->add_option("--held-out", held_out, "share of the rows that only tell the error, 0 to 0.9")
       ->type_name("SHARE")
       ->capture_default_str();
-  app->add_option("--dtype", dtype,
-                  "type of the operators of Nsight Systems' ranges: fp32, tf32, fp16 or bf16")
-      ->type_name("TYPE");
+  app->add_option("--dtype", dtype, "type of the operators of Nsight Systems' ranges")
+      ->type_name(matrix_type_choice());
   app->add_flag("--json", json, "for scripts");
 }
 

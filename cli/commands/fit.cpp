@@ -90,6 +90,13 @@ const BatchFinder& finder_named(const std::string& name) {
                   hint.empty() ? fmt::format("; finders: {}", fmt::join(names, ", ")) : hint));
 }
 
+std::string finder_choice() {
+  std::vector<std::string_view> names;
+  for (const BatchFinder& finder : batch_finders())
+    names.push_back(finder.name);
+  return choice_type(names);
+}
+
 // Returns the finder as the command line has it.
 BatchFinder chosen_finder(const FitCommand& command) {
   BatchFinder finder = finder_named(command.finder);
@@ -237,10 +244,11 @@ Exit codes: 0 some value fits; 1 none does; 2 bad input; 3 internal error.)");
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
       ->type_name("N")
       ->capture_default_str();
-  app->add_option("--finder", finder,
-                  "also run a library's batch-size finder: lightning_power, lightning_binsearch, "
-                  "accelerate, accelerate_halving (before 1.0)")
-      ->type_name("NAME");
+  app->add_option(
+         "--finder", finder,
+         "also run a library's batch-size finder; accelerate_halving is Accelerate's before "
+         "1.0")
+      ->type_name(fit_detail::finder_choice());
   app->add_option("--finder-start", finder_start, "its first batch (default: the library's)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
       ->type_name("N");

@@ -1,4 +1,7 @@
 // tidemark list and tidemark describe.
+#include <array>
+#include <string_view>
+
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
@@ -14,6 +17,10 @@
 namespace tidemark {
 namespace list_detail {
 namespace {
+
+// Kinds of catalogues().
+constexpr std::array<std::string_view, 5> kKinds{"models", "gpus", "policies", "allocators",
+                                                 "optimizers"};
 
 Environment environment_with(const std::vector<std::string>& plugins, const Console& console) {
   Environment environment = default_environment(console.program);
@@ -53,7 +60,9 @@ void add_plugin_option(CLI::App& app, std::vector<std::string>& plugins) {
 
 void ListCommand::attach(CLI::App& parent) {
   app = parent.add_subcommand(kName, "list models, gpus, policies, allocators or optimizers");
-  app->add_option("KIND", kind, "models, gpus, policies, allocators or optimizers")->required();
+  app->add_option("KIND", kind, "what to list")
+      ->required()
+      ->type_name(choice_type(list_detail::kKinds));
   list_detail::add_plugin_option(*app, plugins);
 }
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/commands/option_values.hpp"
 #include "cli/text/manual.hpp"
 #include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
@@ -47,7 +48,7 @@ void CompletionCommand::attach(CLI::App& parent) {
   app->footer(R"(Examples:
   source <(tidemark completion bash)
   tidemark completion fish > ~/.config/fish/completions/tidemark.fish)");
-  app->add_option("SHELL", shell, "bash, zsh or fish")->required();
+  app->add_option("SHELL", shell, "the shell")->required()->type_name(choice_type(kShells));
 }
 
 int CompletionCommand::execute(const Console& /*console*/) const {

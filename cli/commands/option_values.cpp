@@ -10,6 +10,13 @@
 #include "graph/core/errors.hpp"
 
 namespace tidemark {
+namespace option_values_detail {
+namespace {
+
+constexpr std::array<std::string_view, 4> kMatrixTypes{"fp32", "tf32", "fp16", "bf16"};
+
+}  // namespace
+}  // namespace option_values_detail
 
 void refuse_option(std::string_view option, const std::string& problem) {
   throw UserError(fmt::format("--{}: {}", option, problem));
@@ -32,11 +39,18 @@ std::size_t place_of_name(std::string_view option, const std::string& name,
                 fmt::format("there is no {} {}{}", option, tidemark::quoted_excerpt(name), hint));
 }
 
+std::string choice_type(std::span<const std::string_view> names) {
+  return fmt::format("{}", fmt::join(names, "|"));
+}
+
+std::string matrix_type_choice() {
+  return choice_type(option_values_detail::kMatrixTypes);
+}
+
 std::optional<DType> matrix_type_option(std::string_view option, const std::string& name) {
-  static constexpr std::array<std::string_view, 4> names{"fp32", "tf32", "fp16", "bf16"};
   constexpr std::array types{DType::kFloat32, DType::kTf32, DType::kFloat16, DType::kBFloat16};
   if (name.empty()) return std::nullopt;
-  return types.at(place_of_name(option, name, names));
+  return types.at(place_of_name(option, name, option_values_detail::kMatrixTypes));
 }
 
 void PlotOption::attach(CLI::App& command) {

@@ -29,6 +29,12 @@ namespace tidemark {
 [[nodiscard]] std::size_t place_of_name(std::string_view option, const std::string& name,
                                         std::span<const std::string_view> names);
 
+// Returns the words that an option may be as the name of its type, "eager|ignore|banish", which
+// help shows and shells complete.
+[[nodiscard]] std::string choice_type(std::span<const std::string_view> names);
+
+// The name of the type of an option for matrix_type_option().
+[[nodiscard]] std::string matrix_type_choice();
 // Returns the type of matrix products that an option names, fp32, tf32, fp16 or bf16; nothing where
 // it is not given.
 [[nodiscard]] std::optional<DType> matrix_type_option(std::string_view option,

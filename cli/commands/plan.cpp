@@ -45,6 +45,13 @@ std::string count_fault(const std::string& text) {
   return read.ec == std::errc() ? std::string() : fmt::format("{} is too large", text);
 }
 
+std::string class_choice() {
+  std::vector<std::string_view> names;
+  for (const ScheduleClass schedule_class : kScheduleClasses)
+    names.emplace_back(name_of(schedule_class));
+  return choice_type(names);
+}
+
 ScheduleClass parse_class(const std::string& text) {
   std::vector<std::string> names;
   for (const ScheduleClass schedule_class : kScheduleClasses) {
@@ -278,7 +285,8 @@ Examples:
          "takes")
       ->required()
       ->type_name("BYTES|%");
-  app->add_option("--class", schedule_class, "fixed, checkmate or unrestricted")
+  app->add_option("--class", schedule_class, "which schedules may be chosen")
+      ->type_name(plan_detail::class_choice())
       ->capture_default_str();
   app->add_option("--time-limit", time_limit, "for solving")
       ->type_name("DURATION")

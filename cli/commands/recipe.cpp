@@ -307,7 +307,7 @@ Examples:
 Exit codes: 0 some way fits; 1 none does; 2 bad input; 3 internal error.)");
   input.add_options(*app, false);
   app->add_option("--method", method, "what is trained")
-      ->type_name("any|full|lora|qlora")
+      ->type_name(choice_type(recipe_detail::kMethods))
       ->check(CLI::IsMember(
           std::vector<std::string>(recipe_detail::kMethods.begin(), recipe_detail::kMethods.end())))
       ->capture_default_str();

@@ -214,7 +214,8 @@ Examples:
   tidemark replay allocator trace.csv.gz --capacity 80GiB --conf expandable_segments:True
   tidemark replay allocator snapshot.pickle --capacity 40GiB)");
   app->add_option("TRACE", trace, "the trace")->required()->type_name("FILE");
-  app->add_option("--allocator", allocator, "torch, bfc or ideal [torch]")->type_name("NAME");
+  app->add_option("--allocator", allocator, "whose rules [torch]")
+      ->type_name(choice_type(replay_allocator_detail::kAllocators));
   app->add_option("--capacity", capacity, "memory that the allocator may take: 79.5GiB")
       ->required()
       ->type_name("BYTES");

@@ -127,8 +127,12 @@ A budget that is too small is told in the result; the exit code is 0 all the sam
 Example:
   tidemark replay eviction resnet.log --heuristic dtr_eq --mode eager --budget 4GiB)");
   app->add_option("LOG", log, "the log")->required()->type_name("FILE");
-  app->add_option("--heuristic", heuristic, "whom to evict")->required()->type_name("NAME");
-  app->add_option("--mode", mode, "eager, ignore or banish")->required()->type_name("NAME");
+  app->add_option("--heuristic", heuristic, "whom to evict")
+      ->required()
+      ->type_name(choice_type(eviction_heuristic_names()));
+  app->add_option("--mode", mode, "what to do with a value without references")
+      ->required()
+      ->type_name(choice_type(deallocation_mode_names()));
   app->add_option("--budget", budget, "memory that may be used: 4GiB")
       ->required()
       ->type_name("BYTES");

@@ -136,9 +136,8 @@ Examples:
       ->type_name("DIR");
   app->add_option("-j,--threads", threads, "steps simulated at the same time (default: all cores)");
   app->add_option("--top", top, "how many of the worst rows to show")->capture_default_str();
-  app->add_option("--dtype", dtype,
-                  "type of the operators of Nsight Systems' ranges: fp32, tf32, fp16 or bf16")
-      ->type_name("TYPE");
+  app->add_option("--dtype", dtype, "type of the operators of Nsight Systems' ranges")
+      ->type_name(matrix_type_choice());
   app->add_flag("--json", json, "for scripts");
 }
 
