@@ -33,27 +33,44 @@ namespace tidemark {
 namespace sweep_detail {
 namespace {
 
-// Returns the shard of a task of a Slurm array, "3/8"; empty outside of one.
+// Returns a number of a Slurm array.
+std::int64_t slurm_number(const char* name, std::int64_t otherwise) {
+  const std::string text = environment_variable(name);
+  if (text.empty()) return otherwise;
+  std::int64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const std::from_chars_result read = std::from_chars(text.data(), end, value);
+  constexpr std::int64_t kMost = std::int64_t{1} << 32;
+  if (read.ec == std::errc() && read.ptr == end && value >= 0 && value < kMost) return value;
+  throw UserError(fmt::format("{}: expected a number, found {}; choose the points with --shard I/N",
+                              name, tidemark::quoted_excerpt(text)));
+}
+
+// Returns the shard of a task of a Slurm array, "3/8"; empty outside of one. The task knows only
+// the first and the last id of its array and their number: ids are taken to be evenly spaced. Where
+// they are not, no two tasks take the same shard, and those that cannot know theirs say so.
 std::string slurm_shard() {
   const std::string task = environment_variable("SLURM_ARRAY_TASK_ID");
-  const std::string count = environment_variable("SLURM_ARRAY_TASK_COUNT");
-  if (task.empty() || count.empty()) return {};
-  const auto number = [&](const char* name, std::int64_t otherwise) {
-    const std::string text = environment_variable(name);
-    if (text.empty()) return otherwise;
-    std::int64_t value = 0;
-    const char* const end = text.data() + text.size();
-    const std::from_chars_result read = std::from_chars(text.data(), end, value);
-    if (read.ec == std::errc() && read.ptr == end) return value;
-    throw UserError(
-        fmt::format("{}: expected a number, found {}; choose the points with --shard I/N", name,
-                    tidemark::quoted_excerpt(text)));
-  };
-  // Arrays may begin at another number than 0 and leave numbers out.
-  const std::int64_t first = number("SLURM_ARRAY_TASK_MIN", 0);
-  const std::int64_t step = std::max<std::int64_t>(number("SLURM_ARRAY_TASK_STEP", 1), 1);
-  return fmt::format("{}/{}", (number("SLURM_ARRAY_TASK_ID", 0) - first) / step,
-                     number("SLURM_ARRAY_TASK_COUNT", 1));
+  const std::string tasks = environment_variable("SLURM_ARRAY_TASK_COUNT");
+  if (task.empty() || tasks.empty()) return {};
+  const std::int64_t id = slurm_number("SLURM_ARRAY_TASK_ID", 0);
+  const std::int64_t count = slurm_number("SLURM_ARRAY_TASK_COUNT", 1);
+  const std::int64_t first = slurm_number("SLURM_ARRAY_TASK_MIN", 0);
+  std::int64_t step = std::max<std::int64_t>(slurm_number("SLURM_ARRAY_TASK_STEP", 1), 1);
+  const std::int64_t last =
+      slurm_number("SLURM_ARRAY_TASK_MAX", first + step * std::max<std::int64_t>(count - 1, 0));
+  // Slurm gives a step of 1 for a list of ids, as in --array=1,4,7.
+  const std::int64_t steps = count - 1;
+  const bool even = steps > 0 ? last > first && (last - first) % steps == 0 : last == first;
+  if (even && steps > 0) step = (last - first) / steps;
+  const std::int64_t index = (id - first) / step;
+  if (even && id >= first && (id - first) % step == 0 && index < count)
+    return fmt::format("{}/{}", index, count);
+  throw UserError(fmt::format(
+      "SLURM_ARRAY_TASK_ID is {}, one of {} ids from {} to {} that are not evenly spaced, so the "
+      "task cannot know which shard is its own; write sbatch --array=0-{}, or give each task its "
+      "shard: --shard I/{} with I from 0 to {}",
+      id, count, first, last, std::max<std::int64_t>(steps, 0), count, steps));
 }
 
 Shard shard_of(std::string text) {

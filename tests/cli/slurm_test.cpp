@@ -1,5 +1,6 @@
 // Sweeps in the tasks of a Slurm array.
 #include <cstdlib>
+#include <utility>
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -45,6 +46,39 @@ TEST_SUITE("unit") {
     CHECK(all.out == workspace.read("whole/results.json"));
     CHECK(workspace.run("sweep s.yaml -o out", "SLURM_ARRAY_TASK_COUNT=x SLURM_ARRAY_TASK_ID=0")
               .code == 2);
+  }
+
+  TEST_CASE("a list of ids is an array, too, and one that is not evenly spaced says what to do") {
+    const Workspace workspace;
+    workspace.write("s.yaml", kSweep);
+    const auto task = [&](int id, const std::string& others) {
+      return workspace.run(
+          "sweep s.yaml -o parts --json",
+          fmt::format("SLURM_ARRAY_TASK_ID={} SLURM_ARRAY_TASK_STEP=1 {}", id, others));
+    };
+    // sbatch --array=1,4,7
+    const std::string even =
+        "SLURM_ARRAY_TASK_COUNT=3 SLURM_ARRAY_TASK_MIN=1 SLURM_ARRAY_TASK_MAX=7";
+    for (const int id : {1, 4, 7}) {
+      const Outcome part = task(id, even);
+      CHECK(part.code == 0);
+      CHECK(contains(part.err, fmt::format("shard {}/3, as the Slurm array has it", id / 3)));
+    }
+    CHECK(workspace.run("sweep merge parts").code == 0);
+    // sbatch --array=1,2,7 and 1,2,4: the id, or the whole array, is off any even spacing.
+    for (const auto& [id, last] : {std::pair(2, 7), std::pair(4, 4), std::pair(9, 7)}) {
+      const Outcome off = task(id, fmt::format("SLURM_ARRAY_TASK_COUNT=3 SLURM_ARRAY_TASK_MIN=1 "
+                                               "SLURM_ARRAY_TASK_MAX={}",
+                                               last));
+      CHECK(off.code == 2);
+      CHECK(contains(
+          off.err, fmt::format("SLURM_ARRAY_TASK_ID is {}, one of 3 ids from 1 to {}", id, last)));
+      CHECK(contains(off.err, "sbatch --array=0-2, or give each task its shard: --shard I/3"));
+    }
+    // An array of one task has all points.
+    const Outcome one =
+        task(5, "SLURM_ARRAY_TASK_COUNT=1 SLURM_ARRAY_TASK_MIN=5 SLURM_ARRAY_TASK_MAX=5 ");
+    CHECK(contains(one.err, "shard 0/1, as the Slurm array has it"));
   }
 
   TEST_CASE("an array of eight tasks on a private Slurm gives what one sweep does") {
