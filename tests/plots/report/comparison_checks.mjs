@@ -23,6 +23,31 @@ export async function comparePoints(checks) {
     checks.check(
         await page.locator('.scatter .mark').count() >= points, 'the front shows every point');
     checks.check(await clashes(page) === 0, 'no text of a plot covers another');
+    checks.check(
+        (await page.locator('.legend li').allTextContents()).length > 0 &&
+            (await page.locator('body').innerText()).includes('Overhead against budget'),
+        'three policies have their lines over the capacities');
+    // A line of capacity is for runs on devices of one size.
+    const chart = page.locator('.chart[role=img]').first();
+    const named = () => chart.getAttribute('aria-label');
+    await chart.locator('canvas').waitFor();
+    const severally = await named();
+    const capacities = await page.evaluate(() => window.tidemark.summary.points.filter(
+        ({charts}) => charts).map(({memory}) => memory.capacity));
+    const choose = async (chosen) => {
+      for (let k = 0; k < capacities.length; ++k)
+        await page.locator('.runs input').nth(k).setChecked(chosen(k));
+      await page.waitForTimeout(100);
+    };
+    const before = await page.locator('.runs input').evaluateAll(
+        (boxes) => boxes.map(({checked}) => checked));
+    await choose((k) => capacities[k] === capacities[0]);
+    const alone = await named();
+    checks.check(
+        new Set(capacities).size > 1 && !severally.includes('capacity') &&
+            / and the capacity of [\d.]+ GiB$/.test(alone),
+        'runs of several capacities have no line of one', `${severally}; ${alone}`);
+    await choose((k) => before[k]);
     // Beside roles and the allocator: layers and tensors, each summing to the peaks' bytes.
     await page.waitForFunction(() => document.querySelectorAll('table.terms').length === 3);
     const [totals, peaks] = await page.evaluate(() => {

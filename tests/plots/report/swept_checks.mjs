@@ -62,6 +62,11 @@ async function filtering(checks, page, points) {
       (point) =>
           of('training.micro_batch')(point) >= 16 && of('hardware')(point).startsWith('v100'));
   await left('memory<4GiB', (point) => point.memory.device_needed < 4 * 2 ** 30);
+  await left('device memory<4GiB', (point) => point.memory.device_needed < 4 * 2 ** 30);
+  await left(
+      'v100 device memory >= 1GiB micro_batch = 16',
+      (point) => point.memory.device_needed >= 2 ** 30 &&
+          of('training.micro_batch')(point) === 16 && of('hardware')(point).startsWith('v100'));
   await left('policies="no policy"', (point) => of('policies')(point).length === 0);
   await field.fill('nonsense>3');
   const words = await page.locator('.points .toolbar').innerText();
@@ -266,6 +271,9 @@ export async function manyPoints(checks, name, least, limits) {
   checks.check(
       text.includes('only those with charts have their terms'),
       'the differences say which points they know');
+  checks.check(
+      await panel(page, 'Overhead against budget').count() === 0,
+      'hundreds of combinations of other keys make no lines over a budget');
   const rows = await rowsOf(page).count();
   checks.check(rows === 200, 'few rows are in the page at a time', rows);
   for (const column of ['time of a sample', 'device memory', 'status']) {

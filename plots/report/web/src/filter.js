@@ -33,8 +33,9 @@ function termTest(term, keys, figures) {
     const word = plain(term);
     return (point) => wordsOf(point).includes(word);
   }
-  const [, name, operator, written] = match;
-  const value = written.replace(/"/g, '');
+  const [, written, operator, limited] = match;
+  const name = written.replace(/\s+/g, ' ');
+  const value = limited.trim().replace(/"/g, '');
   const compare = kCompare[operator];
   const key = keys.find((one) => one.name === name || one.key === name);
   const figure = figures.find((one) => one.id === name || one.name === name);
@@ -60,9 +61,20 @@ function wordsOf(point) {
   return point.words;
 }
 
+// Returns what matches one term: blanks belong to it between quotes, in a column's name before a
+// comparison, and around that.
+function termPattern(keys, figures) {
+  const names = [...keys.flatMap(({name, key}) => [name, key]), ...figures.map(({name}) => name)];
+  const spaced = names.filter((name) => /\s/.test(name))
+                     .map((name) => name.replace(/[^\w\s]/g, '\\$&').replace(/\s+/g, '\\s+'));
+  const name = [...spaced, '[^\\s"<>=!]+'].join('|');
+  const value = '(?:[^\\s"]|"[^"]*")+';
+  return new RegExp(`(?:${name})\\s*(?:>=|<=|!=|=|>|<)\\s*${value}|${value}`, 'g');
+}
+
 // Returns {test, wrong}: what tests a point, and what could not be understood.
 export function parseFilter(text, keys, figures) {
-  const terms = text.match(/(?:[^\s"]|"[^"]*")+/g) ?? [];
+  const terms = text.match(termPattern(keys, figures)) ?? [];
   const tests = terms.map((term) => termTest(term, keys, figures));
   const wrong = tests.filter((test) => typeof test === 'string');
   const right = tests.filter((test) => typeof test !== 'string');

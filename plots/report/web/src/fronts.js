@@ -6,7 +6,7 @@ import {formatBytes, formatCount, formatSeconds} from './units.js';
 
 const kManyMarks = 1000;  // beyond, those that would lie on others are left out
 const kManyNames = 50;
-const kMostSeries = 56;   // of one plot, as far as colours and shapes go
+const kMostBudgetLines = 8;  // of a sweep: beyond, its other keys are what lines are told apart by
 
 export const fits = (point) => point.status === 'fits';
 export const statusOf = (point) =>
@@ -194,7 +194,8 @@ export function parseBytes(value) {
 }
 
 // Points of a sweep whose settings limit memory: {title, note, asked, series}; of each series the
-// name and its places {x, y, point}. Null where no setting does.
+// name and its places {x, y, point}. Null where no setting does, and where so many other settings
+// differ that no one could tell their lines apart.
 function sweptBudgets(points) {
   const key = budgetKey(points);
   if (key === null) return null;
@@ -210,6 +211,8 @@ function sweptBudgets(points) {
     series.get(name).push(
         {x: parseBytes(point.overrides[key]), y: (timeOf(point) / fastest - 1) * 100, point});
   }
+  const drawn = [...series.values()].filter((places) => places.length > 0).length;
+  if (drawn > kMostBudgetLines) return null;
   return {title: key, over: 'the fastest point', asked: built.length, series};
 }
 
@@ -239,15 +242,8 @@ export function budgetPanel(summary, open) {
   const marks = [];
   const lines = [];
   const entries = [];
-  let without = 0;  // series
-  let undrawn = 0;  // their points
   [...found.series.entries()].forEach(([name, places], k) => {
     if (places.length === 0) return;
-    if (!summary.compare && k >= kMostSeries) {
-      ++without;
-      undrawn += places.length;
-      return;
-    }
     places.sort((a, b) => a.x - b.x);
     // Each time that colours come again they have other shapes: all of them, as seven is prime.
     const shape = k % kLineColours + 2 * Math.floor(k / kLineColours);
@@ -269,7 +265,7 @@ export function budgetPanel(summary, open) {
     entries.push(
         make('li', make('span.line.least'), `least that is proven, class ${found.least.class}`));
   }
-  const missing = found.asked - marks.length - undrawn;
+  const missing = found.asked - marks.length;
   const kept = summary.compare ? 'keep their budget' : 'fit';
   return panel(
       'Overhead against budget',
@@ -277,8 +273,7 @@ export function budgetPanel(summary, open) {
           missing === 0     ? '' :
               missing === 1 ? `; one point that does not ${
                                   summary.compare ? 'keep its budget' : 'fit'} is left out` :
-                              `; ${missing} points that do not ${kept} are left out`}.${
-          without ? ` ${formatCount(without)} more combinations of other keys have no line.` : ''}`,
+                              `; ${missing} points that do not ${kept} are left out`}.`,
       marks.length ? scatterPlot({
         marks,
         lines,

@@ -28,8 +28,7 @@ class Overlay {
     // Of a comparison the best come first.
     const best = this.points.filter((point) => point.compare?.pareto);
     this.shown = new Set([...best, ...this.points].slice(0, kFirstShown));
-    this.box =
-        make('div.chart', {role: 'img', 'aria-label': 'Memory over time of the chosen runs'});
+    this.box = make('div.chart', {role: 'img'});
     this.readout =
         make('p.instant', 'Point at the chart to read all runs at one time of their step.');
     this.runs = new Map();
@@ -80,9 +79,15 @@ class Overlay {
       return {x: x.map((time) => time - run.lastStepBegin), y};
     });
     const stepped = uPlot.paths.stepped({align: 1});
-    const capacity = Math.max(...shown.map((point) => point.memory.capacity));
+    // Runs on devices of several sizes share no line.
+    const capacities = new Set(shown.map((point) => point.memory.capacity));
+    const capacity = capacities.size === 1 ? shown[0].memory.capacity : Infinity;
     const most = lines.reduce((a, line) => line.y.reduce((b, v) => Math.max(b, v), a), 0);
     const top = most > 0.35 * capacity ? Math.max(most, capacity) * 1.04 : most * 1.08;
+    this.box.setAttribute(
+        'aria-label',
+        `Memory over time of the chosen runs${
+            capacity > top ? '' : ` and the capacity of ${formatBytes(capacity)}`}`);
     const data = uPlot.join(lines.map(({x, y}) => dropRepeats(x, y)), lines.map(() => [0]));
     const options = {
       width: this.box.clientWidth,
