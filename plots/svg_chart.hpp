@@ -34,6 +34,7 @@ struct SvgAxis {
   AxisUnit unit = AxisUnit::kNumber;
   double begin = 0;
   double end = 1;
+  std::vector<std::string> words;     // labels at 0, 1, 2, ... in place of numbers; none: numbers
   std::optional<double> ticks_until;  // last value with ticks; none: the end of the axis
 };
 

@@ -12,11 +12,36 @@ double SvgWriter::text_width(std::string_view text, double font) {
   return static_cast<double>(display_width(text)) * font * kAdvance;
 }
 
+// Returns a tick for each word of an axis of words.
+AxisTicks SvgWriter::word_ticks(const std::vector<std::string>& words) {
+  AxisTicks ticks;
+  for (const std::string& word : words) {
+    ticks.at.push_back(static_cast<double>(ticks.at.size()));
+    ticks.labels.push_back(word);
+  }
+  return ticks;
+}
+
+// Breaks the labels of an axis of words into lines that fit between their neighbours.
+void SvgWriter::break_x_labels() {
+  const double slot =
+      chart_.plot_width / static_cast<double>(std::max<std::size_t>(chart_.x.words.size(), 1));
+  const auto characters = static_cast<std::size_t>((slot - kWordGap) / (kFont * kAdvance));
+  std::size_t most = 1;
+  for (const std::string& words : x_ticks_.labels) {
+    x_labels_.push_back(chart_.x.words.empty() ? std::vector{words} : wrap(words, characters));
+    most = std::max(most, x_labels_.back().size());
+  }
+  below_ = kBelow + static_cast<double>(most - 1) * kFont * kLine;
+}
+
 // Sets the margins from the texts and numbers in them.
 void SvgWriter::measure() {
   const auto until = [](const SvgAxis& axis) { return axis.ticks_until.value_or(axis.end); };
   x_ticks_ = round_ticks(chart_.x.begin, until(chart_.x), chart_.x.unit,
                          static_cast<std::size_t>(std::max(2.0, chart_.plot_width / 70)));
+  if (!chart_.x.words.empty()) x_ticks_ = word_ticks(chart_.x.words);
+  break_x_labels();
   y_ticks_ = round_ticks(chart_.y.begin, until(chart_.y), chart_.y.unit,
                          static_cast<std::size_t>(std::max(2.0, chart_.plot_height / 36)));
   double legend = 0;
@@ -52,7 +77,7 @@ void SvgWriter::measure() {
   top_ = kMargin + static_cast<double>(title_lines_.size()) * kTitleFont * kLine +
          static_cast<double>(subtitle_lines_.size()) * kSmallFont * kLine +
          (chart_.bands.empty() ? 0 : kSmallFont * kLine) + kFont * kLine + 10;
-  height_ = top_ + std::max(chart_.plot_height + kBelow, legend_height_ + kMargin) +
+  height_ = top_ + std::max(chart_.plot_height + below_, legend_height_ + kMargin) +
             static_cast<double>(footer_lines_.size()) * kFooterFont * kLine;
 }
 
@@ -137,9 +162,13 @@ void SvgWriter::axes() {
   for (std::size_t i = 0; i < x_ticks_.at.size(); ++i) {
     const double x = x_of(x_ticks_.at[i]);
     stroke(x, bottom(), x, bottom() + 5, {.stroke = 0x000000});
-    label(x, bottom() + 18, x_ticks_.labels[i], {.anchor = TextAnchor::kMiddle});
+    double y = bottom() + 18;
+    for (const std::string& line : x_labels_[i]) {
+      label(x, y, line, {.anchor = TextAnchor::kMiddle});
+      y += kFont * kLine;
+    }
   }
-  label((left_ + right()) / 2, bottom() + 37, titled(chart_.x.title, x_ticks_.unit),
+  label((left_ + right()) / 2, bottom() + below_ - 9, titled(chart_.x.title, x_ticks_.unit),
         {.anchor = TextAnchor::kMiddle});
   const double above = top_ - (chart_.bands.empty() ? 0 : kSmallFont * kLine);
   label(kMargin, above - 12, titled(chart_.y.title, y_ticks_.unit), {});

@@ -32,6 +32,7 @@ class SvgWriter {
   static constexpr double kLine = 1.35;  // distance of lines over the font's size
   static constexpr double kLeft = 64;    // room left of the plot, for the axis' numbers
   static constexpr double kBelow = 46;
+  static constexpr double kWordGap = 8;  // room between words on an axis
   static constexpr double kGap = 18;     // room between plot and legend
   static constexpr double kSwatch = 22;  // width of a sample of ink
   // Note that is shown where marks share a label or have none.
@@ -63,6 +64,8 @@ class SvgWriter {
   [[nodiscard]] double right() const { return left_ + chart_.plot_width; }
   [[nodiscard]] double bottom() const { return top_ + chart_.plot_height; }
 
+  [[nodiscard]] static AxisTicks word_ticks(const std::vector<std::string>& words);
+  void break_x_labels();
   void measure();
   struct LabelStyle {
     TextAnchor anchor = TextAnchor::kStart;
@@ -96,6 +99,8 @@ class SvgWriter {
   SvgLabels labels_{SvgBox{}};
   std::vector<std::string> title_lines_, subtitle_lines_, footer_lines_;
   AxisTicks x_ticks_, y_ticks_;
+  std::vector<std::vector<std::string>> x_labels_;  // lines of each tick's label
+  double below_ = kBelow;                           // room below the plot
   double left_ = kLeft, top_ = 0, width_ = 0, height_ = 0;
   double legend_height_ = 0;
   bool unnamed_ = false;  // some mark has no label of its own

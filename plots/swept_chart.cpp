@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/csv.hpp"
+#include "plots/table.hpp"
 
 namespace tidemark {
 namespace swept_chart_detail {
@@ -48,6 +49,24 @@ Extent extent_of(const std::vector<SweptValue>& values) {
   return extent;
 }
 
+// Sets an axis on which each of the words has room.
+void fit_words(SvgChart& chart, const std::vector<std::string>& words) {
+  constexpr std::size_t kOneLine = 20;  // characters of a label that is not broken into lines
+  constexpr double kCharacter = 8;      // pixels
+  std::size_t longest = 0;
+  for (const std::string& label : words) {
+    longest = std::max(longest, std::min(display_width(label), kOneLine));
+    for (const std::string& part : wrap(label, 1))
+      longest = std::max(longest, display_width(part));
+  }
+  const auto count = static_cast<double>(words.size());
+  chart.x.words = words;
+  chart.x.begin = -0.5;
+  chart.x.end = count - 0.5;
+  chart.plot_width =
+      std::max(chart.plot_width, count * kCharacter * static_cast<double>(longest + 2));
+}
+
 // Adds the line of one group, and a cross for each of its points that does not fit.
 void add_line(SvgChart& chart, const std::string& label, const LineInk& ink,
               const std::vector<SweptValue>& values) {
@@ -79,6 +98,7 @@ SvgChart swept_chart(const SweptAxes& axes, const std::vector<SweptValue>& value
   // A key that is never below 0 has an axis that is not either, unless a mark would be cut off.
   chart.x.begin = extent.first > 0 ? std::max(0.0, extent.first - air) : extent.first - air;
   chart.x.end = extent.last + air;
+  if (!axes.x_words.empty()) swept_chart_detail::fit_words(chart, axes.x_words);
   const auto capacity = static_cast<double>(axes.capacity.count);
   // A capacity far above all points would press them to the axis.
   if (capacity > 0 && capacity < 3 * extent.highest) {
@@ -94,6 +114,7 @@ SvgChart swept_chart(const SweptAxes& axes, const std::vector<SweptValue>& value
   for (std::size_t l = 0; l < lines.size(); ++l)
     swept_chart_detail::add_line(chart, lines[l], line_ink(l), values);
   if (!chart.marks.empty()) chart.marks.front().legend = "does not fit";
+  if (!axes.note.empty()) chart.notes.push_back(axes.note);
   if (extent.unknown > 0)
     chart.notes.push_back(fmt::format("{} without the figure left out", extent.unknown));
   return chart;
@@ -103,7 +124,10 @@ void write_swept_csv(std::ostream& out, const SweptAxes& axes,
                      const std::vector<SweptValue>& values) {
   out << fmt::format("line,{},{},fits\n", csv_field(axes.x), csv_field(axes.y));
   for (const SweptValue& value : values) {
-    out << fmt::format("{},{:.12g},{},{}\n", csv_field(value.line), value.x,
+    const std::string x = axes.x_words.empty()
+                              ? fmt::format("{:.12g}", value.x)
+                              : csv_field(axes.x_words.at(static_cast<std::size_t>(value.x)));
+    out << fmt::format("{},{},{},{}\n", csv_field(value.line), x,
                        value.y ? fmt::format("{:.12g}", *value.y) : "", value.fits);
   }
 }

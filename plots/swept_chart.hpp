@@ -13,7 +13,7 @@ namespace tidemark {
 
 struct SweptValue {
   std::string line;         // text that the points of a line have in common
-  double x = 0;             // value of the key
+  double x = 0;             // value of the key, or the place of its words in SweptAxes::x_words
   std::optional<double> y;  // none: the point has no such figure
   bool fits = true;
 };
@@ -24,7 +24,9 @@ struct SweptAxes {
   std::string y;
   AxisUnit x_unit = AxisUnit::kNumber;
   AxisUnit y_unit = AxisUnit::kNumber;
-  Bytes capacity;  // device memory, drawn as a line across; 0: none
+  std::vector<std::string> x_words;  // values of a key that is no number; none: numbers
+  std::string note;                  // shown below the legend; empty: none
+  Bytes capacity;                    // device memory, drawn as a line across; 0: none
 };
 
 // Returns a line for each group of points, in the order of first appearance; points that do not fit

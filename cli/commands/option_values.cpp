@@ -57,7 +57,8 @@ void PlotOption::attach(CLI::App& command) {
   command
       .add_option("--plot", texts,
                   "draw a figure over a swept key into DIR/plot.svg, a line for each value of "
-                  "another: x=training.sequence,y=memory.device_used,by=hardware")
+                  "another, the best over further keys: "
+                  "x=training.sequence,y=memory.device_used,by=hardware")
       ->type_name("x=KEY,y=FIGURE[,by=KEY]")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

@@ -6,6 +6,8 @@
 #include <optional>
 #include <set>
 #include <stdexcept>
+#include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -102,6 +104,73 @@ std::optional<double> figure_of(const PointResult& point, const Expression& figu
   return value;
 }
 
+// Returns the values of x as words, in the order of the points; none where all are numbers.
+std::vector<std::string> words_of_x(const PlotRequest& request,
+                                    std::span<const PointResult> points) {
+  std::vector<std::string> words;
+  bool numbers = true;
+  for (const PointResult& point : points) {
+    const Value* x = value_of(point.overrides, request.x);
+    if (x == nullptr) continue;
+    numbers = numbers && number_of(*x).has_value();
+    const std::string word = short_setting(*x);
+    if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
+  }
+  return numbers ? std::vector<std::string>{} : words;
+}
+
+// Returns the number that x is, or the place of its words.
+double place_of(const Value& x, const std::vector<std::string>& words) {
+  if (words.empty()) return number_of(x).value();
+  return static_cast<double>(std::find(words.begin(), words.end(), short_setting(x)) -
+                             words.begin());
+}
+
+// Returns the swept keys that a picture does not show, without their groups.
+std::set<std::string> keys_beside(const PlotRequest& request, std::span<const PointResult> points) {
+  std::map<std::string, std::set<std::string>> values;
+  for (const PointResult& point : points) {
+    for (const Override& change : point.overrides)
+      values.try_emplace(change.key);
+  }
+  std::set<std::string> keys;
+  for (auto& [key, words] : values) {
+    for (const PointResult& point : points)
+      words.insert(changed_value(point.overrides, key));
+    const bool drawn = key == request.x || key == request.by || key == "name";
+    if (!drawn && words.size() > 1) keys.insert(last_word(key));
+  }
+  return keys;
+}
+
+// Leaves of the points of one line at one x the best: one with the figure, that fits, and of those
+// the one with the least, or of a throughput the most. Says so in the note.
+void keep_best(SweptAxes& axes, std::vector<SweptValue>& values, const PlotRequest& request,
+               std::span<const PointResult> points) {
+  const bool most = request.y.names().size() == 1 && request.y.text().starts_with("throughput.") &&
+                    request.y.names().front() == request.y.text();
+  const auto rank = [&](const SweptValue& value) {
+    const double figure = value.y.value_or(0);
+    return std::tuple(!value.y.has_value(), !value.fits, most ? -figure : figure);
+  };
+  std::map<std::pair<std::string, double>, std::size_t> places;
+  std::vector<SweptValue> kept;
+  for (const SweptValue& value : values) {
+    const auto [at, is_new] = places.try_emplace({value.line, value.x}, kept.size());
+    if (is_new) {
+      kept.push_back(value);
+    } else if (rank(value) < rank(kept[at->second])) {
+      kept[at->second] = value;
+    }
+  }
+  const std::set<std::string> beside = keys_beside(request, points);
+  if (kept.size() < values.size() && !beside.empty()) {
+    axes.note =
+        fmt::format("each: the {} over {}", most ? "most" : "least", fmt::join(beside, ", "));
+  }
+  values = std::move(kept);
+}
+
 AxisUnit axis_of(FigureUnit unit) {
   switch (unit) {
     case FigureUnit::kBytes:
@@ -134,34 +203,18 @@ PlotRequest parse_plot(const std::string& text, std::span<const Value> documents
   PlotRequest request{.x = parts.at("x"),
                       .by = parts.contains("by") ? parts.at("by") : "",
                       .y = swept_plot_detail::read_figure(parts.at("y"))};
-  std::map<std::string, std::set<std::string>> keys;  // values of each that is swept, as words
+  std::set<std::string> swept;
   for (const Value& document : documents) {
     for (const std::vector<Override>& overrides : sweep_points(document)) {
       for (const Override& change : overrides)
-        keys[change.key].insert(short_setting(change.value));
-      const Value* value = value_of(overrides, request.x);
-      if (value == nullptr || swept_plot_detail::number_of(*value)) continue;
-      swept_plot_detail::fail(fmt::format(
-          "x={}: its values are no numbers; give it as by and another key as x", request.x));
+        swept.insert(change.key);
     }
   }
   for (const std::string& key : {request.x, request.by}) {
-    if (key.empty() || keys.contains(key)) continue;
-    std::vector<std::string> swept;
-    swept.reserve(keys.size());
-    for (const auto& [name, values] : keys)
-      swept.push_back(name);
+    if (key.empty() || swept.contains(key)) continue;
     swept_plot_detail::fail(
         fmt::format("no sweep changes {}{}", tidemark::quoted_excerpt(key),
                     swept.empty() ? "" : fmt::format("; swept are {}", fmt::join(swept, ", "))));
-  }
-  for (const auto& [key, values] : keys) {
-    const bool drawn = key == request.x || key == request.by || key == "name";
-    if (request.by.empty() || drawn || values.size() < 2) continue;
-    swept_plot_detail::fail(
-        fmt::format("a line for each {} would have several points at one {}, which differ in {}; "
-                    "leave by out, and each combination has a line",
-                    request.by, request.x, key));
   }
   return request;
 }
@@ -173,20 +226,22 @@ bool add_swept_plot(OutputFolder& output, const std::string& stem, const PlotReq
                  .y = request.y.text(),
                  .y_unit = swept_plot_detail::axis_of(request.y.unit()),
                  .capacity = swept_plot_detail::capacity_of(request, points)};
+  axes.x_words = swept_plot_detail::words_of_x(request, points);
   std::vector<SweptValue> values;
   for (const PointResult& point : points) {
     const Value* x = value_of(point.overrides, request.x);
-    const std::optional<double> number = x ? swept_plot_detail::number_of(*x) : std::nullopt;
-    if (!number) continue;
-    if (x->scalar.ends_with('B')) axes.x_unit = AxisUnit::kBytes;
+    if (x == nullptr) continue;
+    const bool in_bytes = axes.x_words.empty() && x->scalar.ends_with('B');
+    if (in_bytes) axes.x_unit = AxisUnit::kBytes;
     values.push_back({.line = swept_plot_detail::line_of(point, request),
-                      .x = *number,
+                      .x = swept_plot_detail::place_of(*x, axes.x_words),
                       .y = swept_plot_detail::figure_of(point, request.y),
                       .fits = point.status == PointStatus::kFits});
   }
   const bool known = std::any_of(values.begin(), values.end(),
                                  [](const SweptValue& value) { return value.y.has_value(); });
   if (!known) return false;
+  if (!request.by.empty()) swept_plot_detail::keep_best(axes, values, request, points);
   SvgChart chart = swept_chart(axes, values);
   chart.reproduce = reproduce;
   add_chart(output, stem, chart);

@@ -14,17 +14,17 @@ namespace tidemark {
 
 // x=training.sequence,y=memory.device_used,by=hardware
 struct PlotRequest {
-  std::string x;   // a swept key with numbers
+  std::string x;   // a swept key; values that are no numbers are drawn in their order
   std::string by;  // a swept key whose values have a line each; empty: all others together
   Expression y;    // an expression of figures of the result document
 };
 
 // Reads --plot, and holds it against the documents whose points are drawn. Throws UserError: keys
-// that no sweep changes, values of x that are no numbers, figures that there are not.
+// that no sweep changes, figures that there are not.
 [[nodiscard]] PlotRequest parse_plot(const std::string& text, std::span<const Value> documents);
 
-// Adds STEM.svg, STEM.pdf and STEM.svg.csv, or nothing and returns false where no point has the
-// figure. `reproduce` is the line below the picture.
+// Adds STEM.svg, STEM.pdf and STEM.svg.csv: of a line's points at one x the best. Adds nothing and
+// returns false where no point has the figure. `reproduce` is the line below the picture.
 [[nodiscard]] bool add_swept_plot(OutputFolder& output, const std::string& stem,
                                   const PlotRequest& request, std::span<const PointResult> points,
                                   const std::string& reproduce);

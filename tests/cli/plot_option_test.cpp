@@ -68,6 +68,57 @@ TEST_SUITE("unit") {
     CHECK(contains(workspace.read("out/plot.svg"), "does not fit"));
   }
 
+  TEST_CASE("a line for each value of a key has the best of the further keys, and says so") {
+    const Workspace workspace;
+    workspace.write("s.yaml", kSweep);
+    const Outcome outcome = workspace.run(
+        "run s.yaml -o out --json --plot x=training.sequence,y=memory.device_used,by=hardware "
+        "--plot x=training.sequence,y=throughput.tokens_per_second,by=hardware");
+    REQUIRE(outcome.code == 0);
+    std::string least = "line,training.sequence,memory.device_used,fits\n";
+    std::string most = "line,training.sequence,throughput.tokens_per_second,fits\n";
+    const auto points = nlohmann::json::parse(outcome.out).at("points");
+    REQUIRE(points.size() == 12);
+    for (std::size_t i = 0; i < points.size(); i += 2) {  // the policies are last in the matrix
+      const auto& changes = points.at(i).at("overrides");
+      const auto row = [&](double figure) {
+        return fmt::format("{},{},{:.12g},true\n", changes.at("hardware").get<std::string>(),
+                           changes.at("training.sequence").get<int>(), figure);
+      };
+      const auto of = [&](const char* group, const char* figure, std::size_t k) {
+        return points.at(k).at(group).at(figure).get<double>();
+      };
+      least += row(std::min(of("memory", "device_used", i), of("memory", "device_used", i + 1)));
+      most += row(std::max(of("throughput", "tokens_per_second", i),
+                           of("throughput", "tokens_per_second", i + 1)));
+    }
+    CHECK(workspace.read("out/plot.svg.csv") == least);
+    CHECK(workspace.read("out/plot-2.svg.csv") == most);
+    CHECK(contains(workspace.read("out/plot.svg"), ">each: the least over policies<"));
+    CHECK(contains(workspace.read("out/plot-2.svg"), ">each: the most over policies<"));
+  }
+
+  TEST_CASE("a key of words is drawn word by word, in the order of the sweep") {
+    const Workspace workspace;
+    workspace.write("s.yaml", kSweep);
+    REQUIRE(
+        workspace
+            .run("run s.yaml -o out --plot x=hardware,y=memory.device_used,by=training.sequence "
+                 "--plot x=policies,y=memory.device_used")
+            .code == 0);
+    const std::string csv = workspace.read("out/plot.svg.csv");
+    CHECK(contains(csv, "line,hardware,memory.device_used,fits\n128,v100-sxm-16gb,"));
+    CHECK(contains(csv, "\n512,a100-sxm-40gb,"));
+    const std::string svg = workspace.read("out/plot.svg");
+    const std::size_t first = svg.find(">v100-sxm-16gb</text>");
+    const std::size_t second = svg.find(">a100-sxm-40gb</text>");
+    REQUIRE(second != std::string::npos);
+    CHECK(first < second);
+    CHECK(contains(workspace.read("out/plot-2.svg"), ">no policy</text>"));
+    CHECK(contains(workspace.read("out/plot-2.svg.csv"),
+                   "\"sequence 128, v100-sxm-16gb\",checkpoint_every(period 1),"));
+  }
+
   TEST_CASE("steps that do not fit have no time, and a figure that no point has is not drawn") {
     const Workspace workspace;
     workspace.write("s.yaml",
@@ -109,8 +160,6 @@ TEST_SUITE("unit") {
             "no sweep changes 'training.sequences'; swept are "
             "hardware, policies, training.sequence");
     refused("x=training.sequence,y=time.stp", "there is no figure 'time.stp'; did you mean");
-    refused("x=hardware,y=time.step", "x=hardware: its values are no numbers");
-    refused("x=training.sequence,y=time.step,by=hardware", "which differ in policies");
     refused("x=training.sequence,y=time.step", "give -o DIR", "");
     refused("x=training.sequence,y=time.step", "no sweep changes", "-s sweep=null -o out");
   }

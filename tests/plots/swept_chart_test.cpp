@@ -54,6 +54,34 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("words on an axis stand side by side, long ones in lines") {
+    const std::vector<std::string> words{"no policy", "checkpoint_every(period 1)",
+                                         "offload_activations(prefetch 2), chen_sqrt", "keep_all"};
+    const SvgChart chart =
+        swept_chart({.x = "policies", .y = "figure", .x_words = words}, values_at({0, 1, 2, 3}));
+    std::ostringstream out;
+    write_svg(out, chart);
+    const std::string svg = out.str();
+    static const std::regex kText(
+        R"re(<text x="([\d.-]+)" y="([\d.-]+)" font-size="12"[^>]*"middle"[^>]*>([^<]*)</text>)re");
+    double until = 0;
+    double row = 0;
+    std::string all;
+    for (auto at = std::sregex_iterator(svg.begin(), svg.end(), kText);
+         at != std::sregex_iterator(); ++at) {
+      const double x = std::stod((*at)[1]);
+      const double y = std::stod((*at)[2]);
+      const double half = 0.31 * 12 * static_cast<double>((*at)[3].length());
+      all += (*at)[3].str() + '|';
+      if (y == row) CHECK(x - half > until);
+      if (row == 0) row = y;
+      if (y == row) until = x + half;
+    }
+    CHECK(all ==
+          "no policy|checkpoint_every(period 1)|offload_activations(prefetch|2), chen_sqrt|"
+          "keep_all|policies|");
+  }
+
   TEST_CASE("ticks of an axis that begins below 0 may end at 0") {
     SvgChart chart;
     chart.x = {.begin = -4, .end = 2, .ticks_until = 0};
