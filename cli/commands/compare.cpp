@@ -220,7 +220,7 @@ Compared run_one(const CompareCommand& command, Value document, const std::strin
   const ReportFiles files = report_files(comparable(document, environment), folder, environment,
                                          command.input.reproduce(CompareCommand::kName, options));
   const std::string& into = files.folder;
-  check_writable(into);
+  check_free(into);
   const bool html = !into.empty() && files.wants("html");
   Charts charts;
   Comparison comparison;

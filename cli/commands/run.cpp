@@ -94,7 +94,7 @@ int run_one(const Value& document, const Environment& environment, const RunComm
             const Console& console) {
   const ReportFiles files =
       report_files(document, command.folder, environment, command.input.reproduce(command.kName));
-  check_writable(files.folder);
+  check_free(files.folder);
   warn_of_no_folder(files, console);
   std::optional<AssumedReport> assumed;
   const DetailedPoint point = [&] {
@@ -105,6 +105,7 @@ int run_one(const Value& document, const Environment& environment, const RunComm
     return simulated;
   }();
   const std::span<const PointResult> points(&point.result, 1);
+  check_free(files.folder);  // a sweep may have begun there
   write_report(files, point, assumed ? &*assumed : nullptr);
   if (command.json) {
     const TimeTerms terms = time_terms(point.result, point.detail);
@@ -156,7 +157,7 @@ ReportGroup& group_of(std::deque<ReportGroup>& groups, ReportFiles files, const 
   for (ReportGroup& group : groups) {
     if (group.report.files().folder == files.folder) return group;
   }
-  check_writable(files.folder);
+  check_free(files.folder);
   warn_of_no_folder(files, console);
   return groups.emplace_back(ReportGroup{PointsReport(std::move(files)), {}});
 }
@@ -199,8 +200,10 @@ int run_many(const std::vector<Value>& documents, const Environment& environment
       group.points.insert(group.points.end(), points.begin(), points.end());
     }
   }
-  for (ReportGroup& group : groups)
+  for (ReportGroup& group : groups) {
+    check_free(group.report.files().folder);  // a sweep may have begun there
     group.report.write(group.points);
+  }
   if (command.json) {
     write_document(print, all, published_of(documents));
   } else {

@@ -75,7 +75,7 @@ int run_elastic(const Value& document, const Environment& environment, const Run
   const ReportFiles files =
       report_files(document, command.folder, environment, command.input.reproduce(command.kName));
   if (!files.folder.empty()) {
-    check_writable(files.folder);
+    check_free(files.folder);
     PointsReport(files).write(chosen_points(study));
   }
   if (command.json) {

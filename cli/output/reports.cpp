@@ -14,6 +14,7 @@
 #include "cli/output/output_folder.hpp"
 #include "cli/text/console.hpp"
 #include "scenarios/results/charted_points.hpp"
+#include "scenarios/studies/sweep_lock.hpp"
 
 namespace tidemark {
 namespace reports_detail {
@@ -195,6 +196,12 @@ void say_written(const OutputFolder& output) {
 void check_writable(const std::string& folder) {
   if (folder.empty()) return;
   const OutputFolder probe(folder);
+}
+
+void check_free(const std::string& folder) {
+  if (folder.empty()) return;
+  refuse_running_sweep(folder);
+  check_writable(folder);
 }
 
 int exit_code(std::span<const PointResult> points) {

@@ -80,6 +80,10 @@ void say_written(const OutputFolder& output);
 // Throws UserError when `folder` is given and cannot be written; leaves no files behind.
 void check_writable(const std::string& folder);
 
+// The same for a command that is no sweep. Throws UserError where another process runs a sweep in
+// the folder, too.
+void check_free(const std::string& folder);
+
 // Returns the exit code of a command that has simulated `points`: 2 where one could not be built,
 // else 0 where one fits, else 1.
 [[nodiscard]] int exit_code(std::span<const PointResult> points);

@@ -57,8 +57,8 @@ bool is_held(int file) {
                   holder.process.empty() ? "another process" : printable(holder.process), what));
 }
 
-// Throws where a process runs another sweep in the folder.
-void check_others(const std::string& folder, const std::string& digest) {
+// Throws where a process runs a sweep in the folder that is not `own`; null: any.
+void check_others(const std::string& folder, const std::string* own) {
   for (const std::string& name : names_in_folder(folder)) {
     if (!name.starts_with(kStart) || !name.ends_with(kEnd)) continue;
     const int file = open((fs::path(folder) / name).c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -66,7 +66,8 @@ void check_others(const std::string& folder, const std::string& digest) {
     const bool held = is_held(file);
     const Holder holder = read_holder(file);
     close(file);
-    if (held && holder.digest != digest) refuse(folder, holder, "another sweep");
+    if (held && (own == nullptr || holder.digest != *own))
+      refuse(folder, holder, own == nullptr ? "a sweep" : "another sweep");
   }
 }
 
@@ -77,7 +78,7 @@ SweepLock::SweepLock(const std::string& folder, const SweepIdentity& sweep, cons
   std::error_code error;
   if (std::filesystem::create_directories(folder, error)) made_ = folder;
   const std::string digest = digest_of(sweep);
-  sweep_lock_detail::check_others(folder, digest);
+  sweep_lock_detail::check_others(folder, &digest);
   const std::string name = fmt::format("{}-{}-of-{}{}", sweep_lock_detail::kStart, shard.index,
                                        shard.count, sweep_lock_detail::kEnd);
   path_ = (std::filesystem::path(folder) / name).string();
@@ -102,6 +103,10 @@ SweepLock::~SweepLock() {
   std::error_code error;
   // remove() keeps a folder that is not empty.
   if (!made_.empty()) std::filesystem::remove(made_, error);
+}
+
+void refuse_running_sweep(const std::string& folder) {
+  sweep_lock_detail::check_others(folder, nullptr);
 }
 
 }  // namespace tidemark

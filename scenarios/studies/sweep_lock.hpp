@@ -24,4 +24,7 @@ class SweepLock {
   int file_ = -1;
 };
 
+// Throws UserError where another process runs a sweep in the folder; it says which process.
+void refuse_running_sweep(const std::string& folder);
+
 }  // namespace tidemark

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 #include <unistd.h>
@@ -39,6 +40,34 @@ TEST_SUITE("unit") {
     }
     CHECK(problem(other, {.index = 1, .count = 2}).empty());
     CHECK_FALSE(workspace.exists("out"));
+  }
+
+  TEST_CASE("no other command writes into the folder of a running sweep") {
+    const testing::Workspace workspace;
+    const std::string folder = (workspace.folder() / "out").string();
+    const std::vector<std::string> commands{
+        "run mlp --gpu v100-sxm-16gb -o out", "run mlp gpt2 --gpu v100-sxm-16gb -o out",
+        "compare mlp --gpu v100-sxm-16gb --budget 90% --policy chen_sqrt -o out"};
+    {
+      const SweepIdentity sweep{
+          .name = "s", .published = {}, .keys = {"a"}, .of_shard = {}, .overrides = {}};
+      const SweepLock held(folder, sweep, {.index = 0, .count = 1});
+      const std::vector<std::string> before = workspace.names("out");
+      for (const std::string& command : commands) {
+        CAPTURE(command);
+        const testing::Outcome refused = workspace.run(command);
+        CHECK(refused.code == 2);
+        CHECK(refused.out.empty());
+        CHECK(testing::contains(refused.err,
+                                "out: " + this_process() + " runs a sweep here; wait for it"));
+        CHECK(workspace.names("out") == before);
+      }
+    }
+    for (const std::string& command : commands) {
+      CAPTURE(command);
+      CHECK(workspace.run(command).code == 0);
+      CHECK(workspace.exists("out/results.json"));
+    }
   }
 }
 
