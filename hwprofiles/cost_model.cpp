@@ -281,4 +281,11 @@ double CostModel::vector_rate(DType type) const {
   return profile_.vector.share * peak.value;
 }
 
+DeviceProfile within_step(DeviceProfile alone, double slowest) {
+  for (const DType type : {DType::kFloat16, DType::kBFloat16}) {
+    alone.matrix[static_cast<std::size_t>(type)].matmul_share *= alone.sustained_matmul * slowest;
+  }
+  return alone;
+}
+
 }  // namespace tidemark

@@ -84,4 +84,9 @@ class CostModel {
   DeviceProfile profile_;
 };
 
+// Returns the profile that prices kernels within a step instead of alone: products of 16 bits run
+// at the rate that the board sustains, times `slowest`. That rate is known of 16 bits only; the
+// best products in fp8 are farther below their peak as it is.
+[[nodiscard]] DeviceProfile within_step(DeviceProfile alone, double slowest = 1);
+
 }  // namespace tidemark

@@ -116,13 +116,21 @@ void set_floors(Observations& observations, const std::vector<char>& counts) {
   }
 }
 
-double kernel_seconds(const MeasuredOperator& op, const CostModel& model) {
-  double seconds = 0;
-  for (std::size_t i = 0; i < op.work.size(); ++i) {
-    seconds += (op.repeats.empty() ? 1 : op.repeats[i]) *
-               std::chrono::duration<double>(model.duration(op.work[i])).count();
+double kernel_seconds(const MeasuredOperator& op, const CostModel& alone) {
+  const auto seconds = [](const Work& work, const CostModel& model) {
+    return std::chrono::duration<double>(model.duration(work)).count();
+  };
+  double sum = 0;
+  if (op.repeats.empty()) {
+    for (const Work& work : op.work)
+      sum += seconds(work, alone);
+    return sum;
   }
-  return seconds;
+  sum += op.waits;
+  const CostModel within(within_step(alone.profile()));
+  for (std::size_t i = 0; i < op.work.size(); ++i)
+    sum += op.repeats[i] * seconds(op.work[i], within);
+  return sum;
 }
 
 double measured_as(double kernels, const TimingFloor& floor) {

@@ -53,8 +53,9 @@ void observe(Observations& observations, const MeasuredOperator& op, const std::
 // Sets every floor from the rows for which `counts` holds.
 void set_floors(Observations& observations, const std::vector<char>& counts);
 
-// Returns the seconds of the kernels, and of what is measured with them.
-[[nodiscard]] double kernel_seconds(const MeasuredOperator& op, const CostModel& model);
+// Returns the seconds of the kernels, those of a whole step as within_step() prices them and with
+// its waits, and the seconds of what is measured with them.
+[[nodiscard]] double kernel_seconds(const MeasuredOperator& op, const CostModel& alone);
 [[nodiscard]] double measured_as(double kernels, const TimingFloor& floor);
 
 // Returns why the row cannot be: a rate above what the device can reach. None: it can.

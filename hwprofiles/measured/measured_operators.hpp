@@ -30,6 +30,7 @@ struct MeasuredOperator {
   std::vector<Work> work;  // kernels, one after the other
   // The number of times that each of them runs; empty: once. Only a whole step has any.
   std::vector<double> repeats;
+  double waits = 0;   // seconds of a whole step in which no kernel runs
   std::string model;  // model of a whole step: it is held out instead of the row
   double seconds = 0;
   int line = 0;

@@ -64,9 +64,9 @@ struct StepTableOptions {
 [[nodiscard]] MeasuredSteps read_measured_steps(const CsvTable& table,
                                                 const StepTableOptions& options);
 
-// Returns the step times of one GPU as the kernels of their steps, for calibrate(). The host is
-// left out: a step that waits for it cannot be fitted. Throws nothing; steps that cannot be built
-// are counted as others.
+// Returns the step times of one GPU as the kernels that their last steps launch, for calibrate().
+// How long a step waits for the host is taken from the simulation of it, and no fit changes that.
+// Throws nothing; steps that cannot be built are counted as others.
 [[nodiscard]] MeasuredTable kernels_of(const MeasuredSteps& steps, const Environment& environment,
                                        int threads);
 

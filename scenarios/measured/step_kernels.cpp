@@ -1,7 +1,10 @@
 // The kernels of measured training steps, counted: what their times can be fitted with.
+#include <algorithm>
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <tuple>
+#include <utility>
 
 #include "graph/core/document.hpp"
 #include "graph/core/errors.hpp"
@@ -9,6 +12,8 @@
 #include "scenarios/studies/parallel.hpp"
 #include "sim/step/build_training.hpp"
 
+#include "sim/step/compile.hpp"
+#include "sim/step/simulate.hpp"
 namespace tidemark {
 namespace step_kernels_detail {
 namespace {
@@ -21,10 +26,14 @@ auto key_of(const Work& work) {
                     work.window.strided, work.window.three_by_three);
 }
 
-// Each operator of a step without recomputation runs once for each micro-batch.
-void count_kernels(const TrainingGraph& graph, MeasuredOperator& op) {
+// Counts the kernels that the last step of a program launches on the device, as the simulation
+// does: those of the first step alone, as an optimizer's state, are none of a usual step.
+void count_kernels(const TrainingGraph& graph, const StepProgram& program, MeasuredOperator& op) {
   std::map<decltype(key_of(Work{})), std::size_t> places;
-  for (const Operator& kernel : graph.operators) {
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    const bool last_step = program.slot[program.position[i].index()].last_step;
+    if (program.opcode[i] != Opcode::kLaunch || !last_step) continue;
+    const Operator& kernel = graph.operators[OperatorId(program.subject[i])];
     if (kernel.executor == Executor::kHost || !is_priced_by_device(kernel.work.op_class)) continue;
     const auto [place, added] = places.try_emplace(key_of(kernel.work), op.work.size());
     if (added) {
@@ -36,6 +45,15 @@ void count_kernels(const TrainingGraph& graph, MeasuredOperator& op) {
 }
 
 }  // namespace
+// Returns the seconds of a step in which no kernel runs; 0 for one that does not fit.
+double waits_of(const StepSpec& spec, const TrainedModel& model, Compiled compiled) {
+  const PointResult point =
+      simulate(spec, model, std::move(compiled), {.smallest_capacity = false});
+  if (point.status != PointStatus::kFits) return 0;
+  const Duration busy = point.run.busy[static_cast<std::size_t>(Stream::kCompute)];
+  return std::chrono::duration<double>(std::max(point.run.step - busy, Duration(0))).count();
+}
+
 }  // namespace step_kernels_detail
 
 MeasuredTable kernels_of(const MeasuredSteps& steps, const Environment& environment, int threads) {
@@ -59,7 +77,10 @@ MeasuredTable kernels_of(const MeasuredSteps& steps, const Environment& environm
     try {
       const Scenario scenario =
           decode_scenario(parse_document(step.scenario, "measured row"), environment);
-      step_kernels_detail::count_kernels(build_training(scenario).training, built[i]);
+      const TrainedModel model = build_training(scenario);
+      Compiled compiled = compile(scenario, model);
+      step_kernels_detail::count_kernels(model.training, compiled.program, built[i]);
+      built[i].waits = step_kernels_detail::waits_of(scenario, model, std::move(compiled));
     } catch (const UserError& error) {
       const std::lock_guard lock(mutex);
       ++table.other["cannot be built: " + excerpt(error.problem())];

@@ -51,16 +51,11 @@ double below_mean(int ranks) {
 }
 
 // Kernels within a step, not alone: products at the rate that the board sustains, and at that of
-// the slowest of the ranks, for which the others wait. It is known of 16 bits only; the best
-// products in fp8 are farther below their peak as it is.
+// the slowest of the ranks, for which the others wait.
 CostModel in_steps(const CostModel& alone, bool graphs, int ranks) {
-  DeviceProfile profile = alone.profile();
-  const double slowest = 1 - profile.matmul_spread * below_mean(ranks);
+  DeviceProfile profile =
+      within_step(alone.profile(), 1 - alone.profile().matmul_spread * below_mean(ranks));
   if (graphs) profile.launch.kernel = profile.launch.in_graph;
-  for (const DType type : {DType::kFloat16, DType::kBFloat16}) {
-    profile.matrix[static_cast<std::size_t>(type)].matmul_share *=
-        profile.sustained_matmul * slowest;
-  }
   return CostModel(std::move(profile));
 }
 
