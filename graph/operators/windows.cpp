@@ -64,6 +64,18 @@ Strides channel_order(const Shape& shape, const Tensor& input) {
   return dense_strides(shape, order);
 }
 
+const Tensor& leading_operand(const Tensor& x, const Tensor& weight) {
+  return weight.is_channels_last() ? weight : x;
+}
+
+Bytes reordered_bytes(const Tensor& operand, const Tensor& leading) {
+  if (!leading.is_channels_last() || operand.is_channels_last()) return Bytes(0);
+  // One channel or one place is in both orders.
+  const std::int64_t channels = operand.shape[0] * operand.shape[1];
+  const bool ordered = operand.shape[1] == 1 || operand.elements().count == channels;
+  return ordered && operand.is_contiguous() ? Bytes(0) : operand.bytes();
+}
+
 Tensor ordered_gradient(BackwardBuilder& b) {
   const bool same_order = b.node().output().strides == b.output_gradient().strides;
   return same_order ? b.output_gradient() : b.contiguous_inside(b.output_gradient());

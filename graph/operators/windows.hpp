@@ -40,6 +40,15 @@ void require_filters(const Inference& inference, const Tensor& x, const Tensor& 
 // (channels_last), row-major otherwise.
 [[nodiscard]] Strides channel_order(const Shape& shape, const Tensor& input);
 
+// Returns the operand whose order the result of a convolution has: its kernels run in channels_last
+// where the input or the filters are (PyTorch's cudnn_conv_suggest_memory_format and
+// mkldnn_conv_use_channels_last).
+[[nodiscard]] const Tensor& leading_operand(const Tensor& x, const Tensor& weight);
+
+// Returns the bytes of the copy that a convolution makes of `operand` to have it in the order of
+// `leading`, which is channels_last; 0 where it makes none.
+[[nodiscard]] Bytes reordered_bytes(const Tensor& operand, const Tensor& leading);
+
 // Returns the incoming gradient in the memory order of the output: the operator copies
 // any other for its kernels.
 [[nodiscard]] Tensor ordered_gradient(BackwardBuilder& b);

@@ -48,6 +48,22 @@ TEST_SUITE("unit") {
     CHECK(plain.step_flops.count == last.step_flops.count);
   }
 
+  TEST_CASE("channels_last holds through the joins of a densenet") {
+    const std::string text =
+        "{version: 1, model: densenet121, hardware: rtx-3090-24gb, training: {micro_batch: 4, "
+        "precision: fp16_autocast, optimizer: sgd, memory_format: channels_last}}";
+    const TrainedModel model =
+        build_training(decode_scenario(parse_document(text, "test"), environment()));
+    std::size_t convolutions = 0;
+    for (const Operator& op : model.training.operators) {
+      const bool forward = op.part == OperatorPart::kForward;
+      if (!forward || !is_convolution(op.work.op_class)) continue;
+      CHECK_MESSAGE(op.work.channels_last, op.name);
+      ++convolutions;
+    }
+    CHECK(convolutions == 120);  // 2 in each of 58 layers, 3 between the blocks, the first
+  }
+
   TEST_CASE("a step is faster in channels_last on tensor cores") {
     const Value document = load_scenario(test::source_path("scenarios/basics/channels_last.yaml"));
     const std::vector<PointResult> points =

@@ -38,7 +38,7 @@ void infer(Inference& inference) {
   Shape result{x.shape[0], weight.shape[0]};
   for (int axis = 0; axis < axes; ++axis)
     result.push_back(window_along(inference, axis, weight.shape[axis + 2]).places());
-  inference.create(result, x.dtype, channel_order(result, x));
+  inference.create(result, x.dtype, channel_order(result, leading_operand(x, weight)));
 }
 
 bool is_depthwise(const NodeView& node) {
@@ -74,14 +74,29 @@ ConvolutionShape shape_of(const NodeView& node) {
   return shape;
 }
 
+bool in_channels_last(const NodeView& node) {
+  return leading_operand(node.input(kX), node.input(kWeight)).is_channels_last() ||
+         node.output().is_channels_last();
+}
+
 Work work_of(const NodeView& node, OperatorClass op_class, const Tensor& a, const Tensor& b,
              const Tensor& result) {
   const bool depthwise = is_depthwise(node);
   Work work = work_on(depthwise ? OperatorClass::kDepthwiseConvolution : op_class, flops_of(node),
                       {a, b}, {result});
   if (!depthwise) describe_convolution(work, shape_of(node));
-  work.channels_last = node.input(kX).is_channels_last() || node.output().is_channels_last();
+  work.channels_last = in_channels_last(node);
   return work;
+}
+
+// Adds the copy of the input in the filters' order, which the kernel reads in its place.
+void reorder_input(const NodeView& node, Work& work, Bytes& workspace) {
+  const Bytes copy = reordered_bytes(node.input(kX), node.input(kWeight));
+  if (copy == Bytes(0)) return;
+  work.read += copy;
+  work.written += copy;
+  ++work.launches;
+  workspace += copy;
 }
 
 bool is_pointwise(const NodeView& node) {
@@ -96,14 +111,14 @@ bool is_pointwise(const NodeView& node) {
 Bytes forward_workspace(const NodeView& node) {
   if (is_pointwise(node)) return Bytes(0);
   const Bytes weight = node.input(kWeight).bytes();
-  if (!node.rules().blocked_convolutions || node.input(kX).is_channels_last()) return weight;
+  if (!node.rules().blocked_convolutions || in_channels_last(node)) return weight;
   return std::max(node.output().bytes(), node.input(kX).bytes() + weight);
 }
 
 Bytes data_workspace(const NodeView& node) {
   if (is_pointwise(node)) return Bytes(0);
   const Bytes weight = node.input(kWeight).bytes();
-  if (!node.rules().blocked_convolutions || node.input(kX).is_channels_last()) return weight;
+  if (!node.rules().blocked_convolutions || in_channels_last(node)) return weight;
   return std::max(node.input(kX).bytes(), node.output().bytes() + weight);
 }
 
@@ -116,16 +131,18 @@ Bytes weight_workspace(const NodeView& node) {
   const Bytes bias = node.needs_gradient(kBias) ? node.input(kBias).bytes() : Bytes(0);
   // The workspace is the filters' gradient blocked and as rows, and that of the bias blocked and as
   // it is.
-  if (node.input(kX).is_channels_last()) return (weight + bias) * 2;
+  if (in_channels_last(node)) return (weight + bias) * 2;
   // The same kernel makes the bias gradient. The blocked operands are freed when the blocked result
   // is copied back to rows.
   return std::max(node.output().bytes() + node.input(kX).bytes(), weight) + bias;
 }
 
 ForwardKernel forward(const NodeView& node) {
-  return {.work = work_of(node, OperatorClass::kConvolution, node.input(kX), node.input(kWeight),
-                          node.output()),
-          .workspace = forward_workspace(node)};
+  ForwardKernel kernel{.work = work_of(node, OperatorClass::kConvolution, node.input(kX),
+                                       node.input(kWeight), node.output()),
+                       .workspace = forward_workspace(node)};
+  reorder_input(node, kernel.work, kernel.workspace);
+  return kernel;
 }
 
 // A frozen convolution keeps both operands all the same.
@@ -141,7 +158,8 @@ void backward(BackwardBuilder& b) {
   const std::string family(node.family_name());
   const Tensor gradient = ordered_gradient(b);
   if (b.needs_gradient(kX)) {
-    const Tensor result = create_dense(b, "input_gradient", x);
+    Tensor result = create_dense(b, "input_gradient", x);
+    if (weight.is_channels_last()) result.strides = channel_order(x.shape, weight);
     b.launch(
         {.name = family + ".input_gradient",
          .part = OperatorPart::kInputGradient,
@@ -153,12 +171,15 @@ void backward(BackwardBuilder& b) {
   }
   if (b.needs_gradient(kWeight)) {
     const Tensor result = b.create_like("weight_gradient", weight);
+    Work work = work_of(node, OperatorClass::kConvolutionBackwardWeight, gradient, x, result);
+    Bytes workspace = weight_workspace(node);
+    reorder_input(node, work, workspace);
     b.launch({.name = family + ".weight_gradient",
               .part = OperatorPart::kWeightGradient,
               .reads = {gradient, x},
               .creates = {result},
-              .work = work_of(node, OperatorClass::kConvolutionBackwardWeight, gradient, x, result),
-              .workspace = weight_workspace(node)});
+              .work = work,
+              .workspace = workspace});
     b.set_input_gradient(kWeight, result);
   }
   if (b.needs_gradient(kBias)) {

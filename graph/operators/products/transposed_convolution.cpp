@@ -47,7 +47,7 @@ void infer(Inference& inference) {
   }
   for (int axis = 0; axis < axes; ++axis)
     result.push_back(output_extent(inference, axis));
-  inference.create(result, x.dtype, channel_order(result, x));
+  inference.create(result, x.dtype, channel_order(result, leading_operand(x, weight)));
 }
 
 Work work_of(const NodeView& node, OperatorClass op_class, const Tensor& a, const Tensor& b,
@@ -94,7 +94,8 @@ void backward(BackwardBuilder& b) {
   const std::string family(node.family_name());
   const Tensor gradient = ordered_gradient(b);
   if (b.needs_gradient(kX)) {
-    const Tensor result = create_dense(b, "input_gradient", x);
+    Tensor result = create_dense(b, "input_gradient", x);
+    if (weight.is_channels_last()) result.strides = channel_order(x.shape, weight);
     b.launch({.name = family + ".input_gradient",
               .part = OperatorPart::kInputGradient,
               .reads = {gradient, weight},

@@ -4,6 +4,7 @@
 
 #include "graph/operators/kernels.hpp"
 #include "graph/operators/registry.hpp"
+#include "graph/operators/windows.hpp"
 
 namespace tidemark {
 namespace rearrange_family_detail {
@@ -12,12 +13,15 @@ ForwardKernel forward(const NodeView& node) {
   return {.work = node.elementwise_work(OperatorClass::kElementwise, 0)};
 }
 
-// Copies the gradient in the input's shape.
-void backward_copy(BackwardBuilder& b) {
-  const Tensor result = b.create_like("input_gradient", b.node().input(0));
+void launch_copy(BackwardBuilder& b, const Tensor& result) {
   const std::string name = std::string(b.node().family_name()) + ".backward";
   b.launch_elementwise(name, {b.output_gradient()}, result, OperatorClass::kElementwise, 0);
   b.set_input_gradient(0, result);
+}
+
+// Copies the gradient in the input's shape.
+void backward_copy(BackwardBuilder& b) {
+  launch_copy(b, b.create_like("input_gradient", b.node().input(0)));
 }
 
 void infer_clone(Inference& inference) {
@@ -33,6 +37,7 @@ void save_pad(SavedSet& saved) {
   if (saved.node().attributes().text("mode", "constant") != "constant") saved.input(0);
 }
 
+// A constant keeps channels_last (torch's constant_pad_nd), forward and backward.
 // `pads`: before and after of the last axis first, as torch.nn.functional.pad; negative ones crop.
 void infer_pad(Inference& inference) {
   const Tensor& x = inference.input(0);
@@ -47,7 +52,16 @@ void infer_pad(Inference& inference) {
   Shape shape = x.shape;
   for (std::size_t i = 0; i < pads.size(); ++i)
     shape[-1 - static_cast<int>(i / 2)] += pads[i];
-  inference.create(shape, x.dtype);
+  inference.create(shape, x.dtype,
+                   mode == "constant" ? channel_order(shape, x) : contiguous_strides(shape));
+}
+
+void backward_pad(BackwardBuilder& b) {
+  const Tensor& x = b.node().input(0);
+  Tensor result = b.create_like("input_gradient", x);
+  const bool constant = b.node().attributes().text("mode", "constant") == "constant";
+  if (constant) result.strides = channel_order(x.shape, b.output_gradient());
+  launch_copy(b, result);
 }
 
 // [n, c r r, h, w] to [n, c, h r, w r].
@@ -124,7 +138,7 @@ constexpr OperatorFamily kFamilies[] = {
      .infer = infer_pad,
      .forward = forward,
      .save = save_pad,
-     .backward = backward_copy},
+     .backward = backward_pad},
     copy("pixel_shuffle", "channels to places; keeps nothing", infer_pixel_shuffle),
     copy("pixel_unshuffle", "places to channels; keeps nothing", infer_pixel_unshuffle),
     {.name = "repeat",

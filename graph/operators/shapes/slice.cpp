@@ -116,6 +116,7 @@ void backward_split(BackwardBuilder& b) {
   b.set_input_gradient(0, result);
 }
 
+// The result is channels_last where all parts are (PyTorch's cat_compute_output_memory_format).
 void infer_cat(Inference& inference) {
   const Tensor& first = inference.input(0);
   const int axis =
@@ -123,8 +124,10 @@ void infer_cat(Inference& inference) {
   Shape shape = first.shape;
   shape[axis] = 0;
   DType dtype = first.dtype;
+  bool channels_last = true;
   for (std::size_t i = 0; i < inference.input_count(); ++i) {
     const Tensor& part = inference.input(i);
+    channels_last = channels_last && part.is_channels_last();
     Shape other = part.shape;
     inference.require(other.rank() == shape.rank(), "the parts differ in the number of axes");
     shape[axis] += other[axis];
@@ -133,7 +136,8 @@ void infer_cat(Inference& inference) {
                       [&] { return fmt::format("part {} differs outside axis {}", i, axis); });
     dtype = promote(dtype, part.dtype);
   }
-  inference.create(shape, dtype);
+  inference.create(shape, dtype,
+                   channels_last ? channels_last_strides(shape) : contiguous_strides(shape));
 }
 
 ForwardKernel forward_cat(const NodeView& node) {

@@ -1,5 +1,8 @@
+#include <vector>
+
 #include <doctest/doctest.h>
 
+#include "graph/ir/convolutions.hpp"
 #include "tests/graph/operators/probe.hpp"
 
 namespace tidemark::convolution_test {
@@ -46,6 +49,37 @@ TEST_SUITE("golden") {
           Sizes{kInput, 576});  // conv2d_dw3x3
     CHECK(depthwise.operators[depthwise.part(PartKind::kForward).back()].work.op_class ==
           OperatorClass::kDepthwiseConvolution);
+  }
+
+  TEST_CASE("filters in channels_last order the result, and the input is copied for the kernel") {
+    ModelBuilder b("probe", kFp32);
+    const std::vector<std::int64_t> to_channels_last{0, 3, 1, 2};
+    const TensorId x = b.add("add_scalar", {b.parameter("x", {4, 16, 32, 32})});
+    const TensorId filters =
+        b.add("permute", {b.parameter("weight", {32, 3, 3, 16})}, {{"axes", to_channels_last}});
+    const TensorId y = b.add("conv2d", {x, filters}, {{"padding", std::int64_t{1}}});
+    CHECK_FALSE(b.tensor(x).is_channels_last());
+    CHECK(b.tensor(y).is_channels_last());
+    // A join keeps the order that all of its parts have.
+    CHECK(b.tensor(b.add("cat", {y, y}, {{"axis", std::int64_t{1}}})).is_channels_last());
+    const TensorId mixed = b.add("cat", {y, x}, {{"axis", std::int64_t{1}}});
+    CHECK(b.tensor(mixed).is_contiguous());
+    const std::vector<std::int64_t> border{1, 1, 1, 1};
+    CHECK(b.tensor(b.add("pad", {y}, {{"pads", border}})).is_channels_last());
+    CHECK(b.tensor(b.add("pad", {x}, {{"pads", border}})).is_contiguous());
+    const TrainingGraph graph = train_on_cpu(b, y);
+    std::size_t kernels = 0;
+    for (const Operator& op : graph.operators) {
+      if (!is_convolution(op.work.op_class)) continue;
+      ++kernels;
+      CHECK(op.work.channels_last);
+      const bool reads_input = op.work.op_class != OperatorClass::kConvolutionBackwardData;
+      // The filters of 18,432 bytes in oneDNN's blocks, and for their gradient this too.
+      const std::int64_t own =
+          op.work.op_class == OperatorClass::kConvolutionBackwardWeight ? 2 * 18'432 : 18'432;
+      CHECK(op.workspace == Bytes(own + (reads_input ? kInput : 0)));
+    }
+    CHECK(kernels == 3);
   }
 
   TEST_CASE("max_pool2d keeps its input and eight bytes per output element") {
