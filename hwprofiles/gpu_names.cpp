@@ -157,10 +157,16 @@ std::optional<int> memory_of_card(std::span<const std::string> slice) {
   return std::nullopt;
 }
 
+bool is_form(std::string_view part) {
+  return part == "sxm" || part == "pcie" || part == "nvl";
+}
+bool is_memory(std::string_view part) {
+  return part.ends_with("gb");
+}
+
 // Returns whether a part of a name says the form or the memory rather than the chip.
 bool is_variant(std::string_view part) {
-  return part == "sxm" || part == "pcie" || part == "nvl" || part == "rtx" ||
-         part.ends_with("gb") || part.ends_with("tb");
+  return is_form(part) || is_memory(part) || part == "rtx" || part.ends_with("tb");
 }
 
 // Orders profiles by how far their memory is from the wanted one, then modules before cards.
@@ -210,6 +216,22 @@ std::string say_nearest(std::string_view profiles, std::string_view difference,
 
 }  // namespace
 }  // namespace gpu_names_detail
+
+bool name_one_gpu(std::string_view one, std::string_view other) {
+  const std::vector<std::string> a = gpu_names_detail::telling_parts(one);
+  const std::vector<std::string> b = gpu_names_detail::telling_parts(other);
+  // Whether `from` says nothing that `to` does not, but a memory or a form of which `to` says none.
+  const auto agrees = [](std::span<const std::string> from, std::span<const std::string> to) {
+    return std::all_of(from.begin(), from.end(), [&](const std::string& part) {
+      if (gpu_names_detail::has(to, part)) return true;
+      if (gpu_names_detail::is_memory(part))
+        return std::none_of(to.begin(), to.end(), gpu_names_detail::is_memory);
+      return gpu_names_detail::is_form(part) &&
+             std::none_of(to.begin(), to.end(), gpu_names_detail::is_form);
+    });
+  };
+  return !a.empty() && !b.empty() && agrees(a, b) && agrees(b, a);
+}
 
 bool is_profile_path(std::string_view text) {
   if (is_yaml_name(text)) return true;

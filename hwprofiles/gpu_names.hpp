@@ -13,6 +13,10 @@ namespace tidemark {
 // .yml.
 [[nodiscard]] bool is_profile_path(std::string_view text);
 
+// Returns whether both names say the same chip, and memory and form where both say one: "NVIDIA
+// GeForce RTX 4080" and "rtx-4080-16gb", also where no profile has such a name.
+[[nodiscard]] bool name_one_gpu(std::string_view one, std::string_view other);
+
 // Returns the profiles whose names have every part of `name` that says something, in their order:
 // "A100 80GB" is a100-sxm-80gb; "a100" is each of the two. Case, separators, the maker's names and
 // the kind of memory do not count.

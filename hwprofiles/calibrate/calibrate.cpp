@@ -53,11 +53,7 @@ class Calibrator {
 
 bool Calibrator::is_mine(const std::string& device, std::span<const std::string> profiles) {
   const auto [known, added] = mine_.try_emplace(device, false);
-  if (added) {
-    const auto meant = device_called(device, profiles);
-    known->second =
-        device.empty() || device == old_.name || (meant && chip_of(*meant) == chip_of(old_.name));
-  }
+  if (added) known->second = is_device_of(device, old_.name, profiles);
   return known->second;
 }
 

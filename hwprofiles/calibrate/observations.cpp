@@ -84,6 +84,13 @@ std::optional<std::string> device_called(const std::string& name,
   return std::nullopt;
 }
 
+bool is_device_of(const std::string& name, const std::string& profile,
+                  std::span<const std::string> profiles) {
+  if (name.empty() || name == profile || name_one_gpu(name, profile)) return true;
+  const std::optional<std::string> called = device_called(name, profiles);
+  return called && chip_of(*called) == chip_of(profile);
+}
+
 void observe(Observations& observations, const MeasuredOperator& op, const std::string& device,
              const std::string& table) {
   Observation observation{

@@ -44,6 +44,11 @@ struct Observations {
 [[nodiscard]] std::optional<std::string> device_called(const std::string& name,
                                                        std::span<const std::string> profiles);
 
+// Returns whether a table's name of a device means the chip of this profile, or none at all. The
+// name of a profile of the user's own is compared as those of `profiles` are.
+[[nodiscard]] bool is_device_of(const std::string& name, const std::string& profile,
+                                std::span<const std::string> profiles);
+
 // Returns the name of the chip in the name of a profile: "a100" of a100-sxm-80gb.
 [[nodiscard]] std::string chip_of(std::string_view profile);
 

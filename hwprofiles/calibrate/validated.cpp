@@ -98,11 +98,8 @@ namespace {
 // same chip, or the table names none; nothing for other devices.
 std::optional<std::string> profile_for(const std::string& device, const DeviceProfile* profile,
                                        const std::vector<std::string>& profiles) {
-  std::optional<std::string> called = device_called(device, profiles);
-  if (profile == nullptr) return called;
-  const bool same = called && chip_of(*called) == chip_of(profile->name);
-  const bool unnamed = device.empty() || device == profile->name;
-  if (same || unnamed) return profile->name;
+  if (profile == nullptr) return device_called(device, profiles);
+  if (is_device_of(device, profile->name, profiles)) return profile->name;
   return std::nullopt;
 }
 

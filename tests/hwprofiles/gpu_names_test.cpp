@@ -37,6 +37,18 @@ TEST_SUITE("unit") {
       CHECK(profiles_like(name, profiles) == found);
     }
   }
+
+  TEST_CASE("two names are of one GPU where chip, memory and form agree or are left open") {
+    CHECK(name_one_gpu("NVIDIA GeForce RTX 4080", "rtx-4080"));
+    CHECK(name_one_gpu("GeForce RTX 4080", "rtx-4080-16gb"));
+    CHECK(name_one_gpu("Tesla P100-PCIE-16GB", "tesla-p100-pcie-16gb"));
+    CHECK(name_one_gpu("Tesla P100-PCIE-16GB", "p100"));
+    CHECK_FALSE(name_one_gpu("Tesla P100-PCIE-16GB", "p100-pcie-12gb"));
+    CHECK_FALSE(name_one_gpu("Tesla P100-SXM2-16GB", "p100-pcie-16gb"));
+    CHECK_FALSE(name_one_gpu("NVIDIA GeForce RTX 4080 SUPER", "rtx-4080"));
+    CHECK_FALSE(name_one_gpu("NVIDIA GeForce RTX 4080", "rtx-4070"));
+    CHECK_FALSE(name_one_gpu("NVIDIA", "gpu"));  // neither says anything
+  }
 }
 
 }  // namespace tidemark::gpu_names_test

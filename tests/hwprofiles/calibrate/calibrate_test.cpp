@@ -149,6 +149,27 @@ TEST_SUITE("unit") {
         UserError);
   }
 
+  TEST_CASE(
+      "a profile of one's own card is calibrated and validated with the driver's name of it") {
+    const testing::Workspace workspace;
+    REQUIRE(workspace.run("init --device 'RTX 4080' rtx-4080.yaml").code == 0);
+    const DeviceProfile fast = profile_of("rtx-4090-24gb");
+    workspace.write("m.csv", table_of(fast, "NVIDIA GeForce RTX 4080"));
+    const testing::Outcome mine = workspace.run("calibrate ./rtx-4080.yaml m.csv -o mine.yaml");
+    CAPTURE(mine.err);
+    CHECK(mine.code == 0);
+    CHECK(mine.out.find("other devices") == std::string::npos);
+    const testing::Outcome held = workspace.run("validate m.csv --gpu ./rtx-4080.yaml --json");
+    CAPTURE(held.err);
+    REQUIRE(held.code == 0);
+    CHECK(nlohmann::json::parse(held.out).at("groups").size() == 2);
+    // Another chip's rows stay another's.
+    workspace.write("other.csv", table_of(fast, "NVIDIA GeForce RTX 4080 SUPER"));
+    const testing::Outcome other = workspace.run("calibrate ./rtx-4080.yaml other.csv -o o.yaml");
+    CHECK(other.code == 2);
+    CHECK(other.err.find("80 rows: other devices") != std::string::npos);
+  }
+
   TEST_CASE("validate prints the interface's groups, and calibrate a profile that lowers them") {
     const testing::Workspace workspace;
     DeviceProfile changed = profile_of("a100-sxm-80gb");
