@@ -16,12 +16,16 @@ namespace {
 
 constexpr FitVariable kOverhead{.start = kUsualOverhead, .lower = 0.02, .upper = 1, .spread = 0.5};
 
+// Returns each name once, though a profile may stand in several folders: a name that means one
+// profile must not seem to mean two.
 std::vector<std::string> all_profiles(std::span<const std::string> folders) {
   std::vector<std::string> names;
   for (const std::string& folder : folders) {
     for (std::string& name : profile_names(folder))
       names.push_back(std::move(name));
   }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
 

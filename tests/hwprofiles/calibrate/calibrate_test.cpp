@@ -13,6 +13,7 @@
 
 #include "graph/core/errors.hpp"
 #include "hwprofiles/calibrate/bounded_fit.hpp"
+#include "hwprofiles/calibrate/validated.hpp"
 #include "scenarios/measured/measured_files.hpp"
 #include "tests/cli/command_runner.hpp"
 #include "tests/support/paths.hpp"
@@ -168,6 +169,18 @@ TEST_SUITE("unit") {
     const testing::Outcome other = workspace.run("calibrate ./rtx-4080.yaml other.csv -o o.yaml");
     CHECK(other.code == 2);
     CHECK(other.err.find("80 rows: other devices") != std::string::npos);
+  }
+
+  TEST_CASE("a device is found alike where its profile stands in several folders") {
+    const std::string once = test::source_path("hwprofiles");
+    const std::vector<std::string> twice{once, once};
+    const MeasuredTable table = read_measured_operators(parse_csv(
+        "op,shape,dtype,device,seconds\nmatmul,4096x4096x4096,bf16,NVIDIA H100 SXM,0.001\n", "t"));
+    ProfileCache cache;
+    Validation validation;
+    validate_operators(table, nullptr, twice, cache, validation);
+    REQUIRE(validation.rows.size() == 1);
+    CHECK(validation.rows.front().group.starts_with("h100-sxm-80gb "));
   }
 
   TEST_CASE("validate prints the interface's groups, and calibrate a profile that lowers them") {
