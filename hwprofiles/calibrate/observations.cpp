@@ -145,18 +145,20 @@ double measured_as(double kernels, const TimingFloor& floor) {
 }
 
 std::optional<std::string> impossible(const MeasuredOperator& op, const DeviceProfile& device) {
+  const bool whole_step = !op.repeats.empty();
   double least = 0;  // seconds
-  if (!op.repeats.empty()) return std::nullopt;
-  for (const Work& work : op.work) {
+  for (std::size_t i = 0; i < op.work.size(); ++i) {
+    const Work& work = op.work[i];
+    const double times = whole_step ? op.repeats[i] : 1;
     const DType type = matrix_type(device, work.dtype);
     const double peak = device.matrix[static_cast<std::size_t>(type)].peak.value;
     const bool product =
         work.op_class == OperatorClass::kMatmul || work.op_class == OperatorClass::kAttention;
     if (product) {
-      least += work.flops.count / (observations_detail::kAbovePeak * peak);
+      least += times * work.flops.count / (observations_detail::kAbovePeak * peak);
     } else if (is_dense_convolution(work.op_class)) {
-      least += work.flops.count / (observations_detail::kAboveConvolution * peak);
-    } else {
+      least += times * work.flops.count / (observations_detail::kAboveConvolution * peak);
+    } else if (!whole_step) {  // the kernels of a step leave operands to each other in L2
       // Operands that fit into L2 are read faster than from memory.
       const double rate = std::max(
           device.hbm.bandwidth.value,

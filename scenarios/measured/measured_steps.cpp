@@ -97,6 +97,20 @@ ValueUnit value_unit_of(StepMetric metric) {
   }
 }
 
+// Returns why the device cannot have been so fast, where the value is a time or a rate. What uses
+// more than the whole peak is looked at kernel by kernel: some convolutions save multiplications.
+std::optional<std::string> fault_of(const MeasuredStep& step, const PointResult& point,
+                                    const Environment& environment) {
+  if (value_unit_of(step.metric) == ValueUnit::kBytes || step.metric == StepMetric::kFits ||
+      step.metric == StepMetric::kDoesNotFit)
+    return std::nullopt;
+  const double ratio = predicted(step, point) / step.value;
+  const double faster = step.metric == StepMetric::kStepTime ? ratio : 1 / ratio;
+  if (!(faster * point.hardware_flops_utilization > 1)) return std::nullopt;
+  const double seconds = std::chrono::duration<double>(point.run.step).count() / faster;
+  return impossible_step(step, seconds, environment);
+}
+
 // Returns what a row counts among over all sources; empty for a check.
 std::string overall_of(const MeasuredStep& step) {
   if (step.metric == StepMetric::kFits || step.metric == StepMetric::kDoesNotFit) return {};
@@ -154,8 +168,21 @@ void validate_steps(const MeasuredSteps& steps, const Environment& environment, 
   for_each_parallel(scenarios.size(), threads, [&](std::size_t i) {
     results[i] = measured_steps_detail::simulated(scenarios[i], environment);
   });
-  for (const MeasuredStep& step : steps.steps) {
-    const PointResult& result = results[place.at(step.scenario)];
+  const auto result_of = [&](const MeasuredStep& step) -> const PointResult& {
+    return results[place.at(step.scenario)];
+  };
+  std::vector<std::optional<std::string>> faults(steps.steps.size());
+  for_each_parallel(faults.size(), threads, [&](std::size_t i) {
+    const MeasuredStep& step = steps.steps[i];
+    faults[i] = measured_steps_detail::fault_of(step, result_of(step), environment);
+  });
+  for (std::size_t i = 0; i < steps.steps.size(); ++i) {
+    const MeasuredStep& step = steps.steps[i];
+    const PointResult& result = result_of(step);
+    if (faults[i]) {
+      validation.refused.push_back({.file = steps.file, .line = step.line, .problem = *faults[i]});
+      continue;
+    }
     if (result.status == PointStatus::kError || result.status == PointStatus::kInfeasible) {
       ++validation.other[fmt::format("cannot be built: {}", excerpt(result.error))];
       continue;

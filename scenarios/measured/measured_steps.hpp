@@ -70,8 +70,14 @@ struct StepTableOptions {
 [[nodiscard]] MeasuredTable kernels_of(const MeasuredSteps& steps, const Environment& environment,
                                        int threads);
 
+// Returns why a step of one rank cannot take so long: its products and convolutions would run above
+// the peak of its device. None: it can, or cannot be built.
+[[nodiscard]] std::optional<std::string> impossible_step(const MeasuredStep& step, double seconds,
+                                                         const Environment& environment);
+
 // Simulates the steps on `threads` threads and adds a row for each; equal scenarios run once. Steps
-// that cannot be built count as other rows, with the reason.
+// that cannot be built count as other rows, with the reason; times and rates that cannot be are
+// refused.
 void validate_steps(const MeasuredSteps& steps, const Environment& environment, int threads,
                     Validation& validation);
 

@@ -8,12 +8,13 @@
 
 #include "graph/core/document.hpp"
 #include "graph/core/errors.hpp"
+#include "hwprofiles/calibrate/observations.hpp"
 #include "scenarios/measured/measured_steps.hpp"
 #include "scenarios/studies/parallel.hpp"
 #include "sim/step/build_training.hpp"
-
 #include "sim/step/compile.hpp"
 #include "sim/step/simulate.hpp"
+
 namespace tidemark {
 namespace step_kernels_detail {
 namespace {
@@ -44,7 +45,6 @@ void count_kernels(const TrainingGraph& graph, const StepProgram& program, Measu
   }
 }
 
-}  // namespace
 // Returns the seconds of a step in which no kernel runs; 0 for one that does not fit.
 double waits_of(const StepSpec& spec, const TrainedModel& model, Compiled compiled) {
   const PointResult point =
@@ -54,6 +54,7 @@ double waits_of(const StepSpec& spec, const TrainedModel& model, Compiled compil
   return std::chrono::duration<double>(std::max(point.run.step - busy, Duration(0))).count();
 }
 
+}  // namespace
 }  // namespace step_kernels_detail
 
 MeasuredTable kernels_of(const MeasuredSteps& steps, const Environment& environment, int threads) {
@@ -97,6 +98,21 @@ MeasuredTable kernels_of(const MeasuredSteps& steps, const Environment& environm
     if (!op.work.empty()) table.operators.push_back(std::move(op));
   }
   return table;
+}
+
+std::optional<std::string> impossible_step(const MeasuredStep& step, double seconds,
+                                           const Environment& environment) {
+  MeasuredOperator op{.text = step.text, .seconds = seconds};
+  try {
+    const Scenario scenario =
+        decode_scenario(parse_document(step.scenario, "measured row"), environment);
+    const TrainedModel model = build_training(scenario);
+    if (!model.stages.empty()) return std::nullopt;
+    step_kernels_detail::count_kernels(model.training, compile(scenario, model).program, op);
+    return impossible(op, scenario.device);
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace tidemark

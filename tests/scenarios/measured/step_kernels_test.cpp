@@ -1,10 +1,13 @@
 // Measured steps as kernels: what a fit counts of a step is what the simulation of it launches.
 #include <chrono>
 #include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include "graph/core/errors.hpp"
+#include "hwprofiles/calibrate/calibrate.hpp"
 #include "hwprofiles/calibrate/observations.hpp"
 #include "scenarios/measured/measured_steps.hpp"
 #include "scenarios/studies/simulate_points.hpp"
@@ -83,6 +86,44 @@ TEST_SUITE("unit") {
       CHECK(predicted - op.waits == doctest::Approx(seconds_of(busy)).epsilon(1e-9));
       CHECK(predicted == doctest::Approx(seconds_of(point.run.step)).epsilon(1e-9));
     }
+  }
+
+  TEST_CASE("steps whose arithmetic is above the peak of the device are refused, with the reason") {
+    const std::string scenario =
+        scenario_of("{preset: resnet50}", "micro_batch: 64, precision: fp16_autocast");
+    const double seconds = seconds_of(simulated(scenario).run.step);
+    const auto validated = [&](MeasuredSteps steps) {
+      Validation validation;
+      validate_steps(steps, environment(), 1, validation);
+      return validation;
+    };
+    const Validation usual = validated(table_of(scenario, seconds / 2));
+    CHECK(usual.rows.size() == 1);
+    CHECK(usual.refused.empty());
+    // Milliseconds that were taken for microseconds.
+    const Validation wrong = validated(table_of(scenario, seconds / 1000));
+    CHECK(wrong.rows.empty());
+    REQUIRE(wrong.refused.size() == 1);
+    CHECK(wrong.refused.front().line == 2);
+    CHECK(wrong.refused.front().problem.find("times as fast as the peak of rtx-3090-24gb allows") !=
+          std::string::npos);
+    // The same of a rate: samples per second.
+    MeasuredSteps rate = table_of(scenario, 64 / seconds * 1000);
+    rate.steps.front().metric = StepMetric::kSamplesPerSecondPerGpu;
+    CHECK(validated(rate).refused.size() == 1);
+    rate.steps.front().value = 64 / seconds;
+    CHECK(validated(rate).refused.empty());
+    // A fit takes none of them.
+    const DeviceProfile device =
+        load_device_profile("rtx-3090-24gb", environment().profile_folders);
+    const std::vector<std::string> profiles{"rtx-3090-24gb"};
+    const auto calibrated = [&](double measured) {
+      const std::vector<MeasuredTable> tables{
+          kernels_of(table_of(scenario, measured), environment(), 1)};
+      return calibrate(device, tables, profiles, {.held_out = 0}).rows;
+    };
+    CHECK(calibrated(seconds / 2) == 1);
+    CHECK_THROWS_AS(static_cast<void>(calibrated(seconds / 1000)), UserError);
   }
 }
 
