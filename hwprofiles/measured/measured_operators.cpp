@@ -51,18 +51,19 @@ const OperatorTableKind* nearest_kind(const CsvTable& table) {
   return nearest;
 }
 
-[[noreturn]] void refuse(const CsvTable& table, const MeasuredTable& read) {
-  std::string lines;
-  for (std::size_t i = 0; i < std::min(read.refused.size(), kShownFaults); ++i) {
-    lines += fmt::format("\n  line {}: {}", read.refused[i].line, read.refused[i].problem);
-  }
-  throw UserError({.file = table.file}, {},
-                  fmt::format("{} of {} rows are wrong, too many to go on{}", read.refused.size(),
-                              read.rows, lines));
-}
-
 }  // namespace
 }  // namespace measured_operators_detail
+
+void require_mostly_right(const MeasuredTable& table) {
+  if (2 * table.refused.size() <= table.rows) return;
+  std::string lines;
+  const std::size_t shown = std::min(table.refused.size(), measured_operators_detail::kShownFaults);
+  for (std::size_t i = 0; i < shown; ++i)
+    lines += fmt::format("\n  line {}: {}", table.refused[i].line, table.refused[i].problem);
+  throw UserError({.file = table.file}, {},
+                  fmt::format("{} of {} rows are wrong, too many to go on{}", table.refused.size(),
+                              table.rows, lines));
+}
 
 bool is_operator_table(const CsvTable& table) {
   return measured_operators_detail::nearest_kind(table) != nullptr ||
@@ -95,7 +96,7 @@ MeasuredTable read_measured_operators(const CsvTable& table) {
       read.refused.push_back({.line = row.line, .problem = fault.problem});
     }
   }
-  if (2 * read.refused.size() > read.rows) measured_operators_detail::refuse(table, read);
+  require_mostly_right(read);
   return read;
 }
 

@@ -54,6 +54,9 @@ struct MeasuredTable {
 // where more than half of the rows are wrong.
 [[nodiscard]] MeasuredTable read_measured_operators(const CsvTable& table);
 
+// Throws UserError, with the first of them, where more than half of the table's rows are wrong.
+void require_mostly_right(const MeasuredTable& table);
+
 // Whether the columns are those of a table of operators.
 [[nodiscard]] bool is_operator_table(const CsvTable& table);
 

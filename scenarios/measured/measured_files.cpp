@@ -66,6 +66,11 @@ CsvTable read_csv_file(const std::string& path) {
   std::string text;
   bool begun = false;
   for (std::string_view line; lines.next(line);) {
+    if (lines.line_number() == 1 && line.starts_with("SQLite format 3")) {
+      throw UserError({.file = path}, {},
+                      "is a database of SQLite, as Nsight Systems exports; give the ranges of "
+                      "PyTorch's operators: nsys stats --report nvtx_gpu_proj_trace --format csv");
+    }
     begun = begun || !measured_files_detail::is_preamble(line);
     if (begun) text += line;
     text += '\n';  // lines keep their numbers

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graph/core/errors.hpp"
+#include "hwprofiles/measured/row_reader.hpp"
 #include "scenarios/measured/profiled_operators.hpp"
 
 namespace tidemark {
@@ -102,19 +103,25 @@ MeasuredTable read_nsight_ranges(const CsvTable& table, std::optional<DType> dty
     }
     // The innermost range owns the kernels.
     if (row.cells[children] != "0") continue;
-    const auto nanoseconds = number_in(row.cells[duration]);
     auto call = nsight_ranges_detail::call_of(row.cells[name], type);
-    if (!call || !nanoseconds || !(*nanoseconds > 0)) {
+    if (!call) {
       operators.count_other("ranges of no operator");
       continue;
     }
     any = true;
+    double seconds = 0;
+    try {
+      seconds = RowReader(table, row).positive(nsight_ranges_detail::kDuration) * 1e-9;
+    } catch (const RowFault& fault) {
+      operators.refuse({.line = row.line, .problem = fault.problem});
+      continue;
+    }
     call->event = row.line;
     // A copy may be a cast, or one to or from the host: the range does not say it.
     if (call->name == "aten::copy_") {
       operators.count_other("copies, which may be casts");
     } else {
-      operators.add(*call, {{.name = {}, .seconds = *nanoseconds * 1e-9}});
+      operators.add(*call, {{.name = {}, .seconds = seconds}});
     }
   }
   if (!any) {

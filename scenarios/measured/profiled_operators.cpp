@@ -241,7 +241,9 @@ void ProfiledOperators::add(const ProfiledCall& call, const std::vector<Profiled
 
 MeasuredTable ProfiledOperators::table(const std::string& file, const std::string& device) const {
   CsvTable table{.file = file, .header = {"op", "shape", "dtype", "device", "seconds"}, .rows = {}};
+  std::size_t calls = 0;
   for (const auto& [key, times] : rows_) {
+    calls += times.seconds.size();
     table.rows.push_back(
         {.line = times.event,
          .cells = {key[0], key[1], key[2], device,
@@ -250,6 +252,9 @@ MeasuredTable ProfiledOperators::table(const std::string& file, const std::strin
   MeasuredTable read = read_measured_operators(table);
   for (const auto& [reason, count] : other_)
     read.other[reason] += count;
+  read.refused.insert(read.refused.end(), refused_.begin(), refused_.end());
+  read.rows = calls + refused_.size();
+  require_mostly_right(read);
   return read;
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hwprofiles/measured/measured_operators.hpp"
@@ -19,6 +20,9 @@ class ProfiledOperators {
   // Counts rows that are none of ours.
   void count_other(const std::string& reason, std::size_t rows = 1) { other_[reason] += rows; }
 
+  // Adds a row that is wrong.
+  void refuse(RefusedRow row) { refused_.push_back(std::move(row)); }
+
   // Returns the rows, in the order of operator, shape and type; `other` counts the operators that
   // have no row, by name. Throws UserError where more than half of the rows are wrong.
   [[nodiscard]] MeasuredTable table(const std::string& file, const std::string& device) const;
@@ -30,6 +34,7 @@ class ProfiledOperators {
   };
   std::map<std::vector<std::string>, Times> rows_;  // by operator, shape and type
   std::map<std::string, std::size_t> other_;
+  std::vector<RefusedRow> refused_;
 };
 
 }  // namespace tidemark

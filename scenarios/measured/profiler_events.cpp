@@ -83,9 +83,16 @@ struct Devices {
   std::optional<std::int64_t> used;
 };
 
-void add_kernel(const Json& event, const Json& arguments, ProfilerEvents& trace, Devices& devices) {
+void add_kernel(const Json& event, const Json& arguments, int number, ProfilerEvents& trace,
+                Devices& devices) {
   const auto duration = event.find("dur");  // microseconds
-  if (duration == event.end() || !duration->is_number()) return;
+  if (duration == event.end() || !duration->is_number() || duration->get<double>() < 0) {
+    const std::string found = duration == event.end() ? "none" : quoted_excerpt(duration->dump());
+    trace.refused.push_back(
+        {.line = number,
+         .problem = fmt::format("event {}: dur: expected microseconds, found {}", number, found)});
+    return;
+  }
   if (!devices.used) devices.used = integer_in(arguments, "device");
   auto id = integer_in(arguments, "External id");
   if (!id) id = integer_in(arguments, "external id");  // PyTorch 1.8 to 1.12
@@ -103,7 +110,7 @@ void add_event(const Json& event, int number, ProfilerEvents& trace, Devices& de
   const std::string category = text_in(event, "cat");
   if (category == "kernel" || category == "gpu_memcpy" || category == "gpu_memset" ||
       category == "Kernel" || category == "Memcpy" || category == "Memset")
-    return add_kernel(event, *arguments, trace, devices);
+    return add_kernel(event, *arguments, number, trace, devices);
   const auto id = integer_in(*arguments, "External id");
   if ((category != "cpu_op" && category != "Operator") || !id) return;
   ProfiledCall call{.name = text_in(event, "name"),
@@ -156,7 +163,7 @@ ProfilerEvents read_profiler_events(const std::string& path) {
     throw UserError({.file = path}, {},
                     "has no events; expected what torch.profiler's export_chrome_trace() writes");
   }
-  if (trace.kernels.empty() && trace.kernels_of_none == 0) {
+  if (trace.kernels.empty() && trace.kernels_of_none == 0 && trace.refused.empty()) {
     throw UserError({.file = path}, {},
                     "has no kernels of a GPU; record with activities CPU and CUDA");
   }

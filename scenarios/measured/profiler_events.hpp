@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "graph/ir/dtype.hpp"
+#include "hwprofiles/measured/measured_operators.hpp"
 
 namespace tidemark {
 
@@ -34,6 +35,7 @@ struct ProfilerEvents {
   std::map<std::int64_t, ProfiledCall> calls;
   std::map<std::int64_t, std::vector<ProfiledKernel>> kernels;
   std::size_t kernels_of_none = 0;  // kernels without an external id
+  std::vector<RefusedRow> refused;  // kernels without a duration, by the number of their event
   std::string device;               // name of the GPU of the first kernel, without its maker's
   bool has_shapes = false;
 };

@@ -33,6 +33,8 @@ MeasuredTable read_profiler_trace(const std::string& path) {
   }
   if (trace.kernels_of_none > 0)
     operators.count_other("kernels of no operator", trace.kernels_of_none);
+  for (const RefusedRow& kernel : trace.refused)
+    operators.refuse(kernel);
   return operators.table(path, trace.device);
 }
 

@@ -72,6 +72,36 @@ TEST_SUITE("unit") {
                                                                "rows with too few cells: 1"});
   }
 
+  TEST_CASE("ranges whose duration is no time are refused with their line") {
+    const std::string mm = "aten::mm, sizes = [[8, 4], [4, 6]]";
+    const std::string broken = fmt::format("\":{}\",100,xx,1,9,PushPop,7,7,1,1,0,2,1,:1\n", mm);
+    const MeasuredTable table = read_nsight_ranges(
+        parse_csv(report(range(mm, 5) + broken + range(mm, 7)), "r.csv"), DType::kFloat16);
+    CHECK(table.operators.size() == 1);
+    CHECK(table.other.empty());
+    REQUIRE(table.refused.size() == 1);
+    CHECK(table.refused.front().line == 4);
+    CHECK(table.refused.front().problem ==
+          "Projected Duration (ns): expected a number above 0, found 'xx'");
+    CHECK_THROWS_WITH_AS(
+        static_cast<void>(read_nsight_ranges(parse_csv(report(range(mm, 5) + broken + broken), "r"),
+                                             DType::kFloat16)),
+        doctest::Contains("2 of 3 rows are wrong"), UserError);
+  }
+
+  TEST_CASE("a database that Nsight Systems exported is told what to export instead") {
+    const Workspace workspace;
+    workspace.write("step.sqlite", std::string("SQLite format 3\0\x10\0\1\1", 20));
+    for (const char* command : {"validate step.sqlite --gpu a100-sxm-80gb",
+                                "calibrate a100-sxm-80gb step.sqlite -o mine.yaml"}) {
+      const Outcome refused = workspace.run(command);
+      CAPTURE(refused.err);
+      CHECK(refused.code == 2);
+      CHECK(contains(refused.err, "SQLite"));
+      CHECK(contains(refused.err, "nsys stats --report nvtx_gpu_proj_trace --format csv"));
+    }
+  }
+
   TEST_CASE("calibrate asks for the type of Nsight Systems' ranges, and for shapes") {
     const Workspace workspace;
     std::string rows;

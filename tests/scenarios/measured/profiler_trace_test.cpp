@@ -272,6 +272,31 @@ TEST_SUITE("unit") {
     CHECK(table.other.at("kernels of no operator") == 1);
   }
 
+  TEST_CASE("kernels whose duration is no number are refused with their event") {
+    TraceFile trace;
+    for (int i = 0; i < 3; ++i)
+      trace.call("aten::mm", {{8, 4}, {4, 6}}, kHalf, kNoNumbers, {{"h16816gemm", 3.5}});
+    const std::string whole = trace.text();
+    const auto with = [&](const std::string& duration) {
+      std::string text = whole;
+      const std::size_t kernel = text.find("\"cat\":\"kernel\"");
+      text.replace(text.find("3.5", kernel), 3, duration);
+      const Workspace workspace;
+      workspace.write("step.json", text);
+      return read_profiler_trace((workspace.folder() / "step.json").string());
+    };
+    CHECK(with("4.5").refused.empty());
+    for (const char* wrong : {"\"abc\"", "-1", "null"}) {
+      const MeasuredTable table = with(wrong);
+      CHECK(table.operators.size() == 1);
+      REQUIRE(table.refused.size() == 1);
+      // After the process's name, the operator and its launch.
+      CHECK(table.refused.front().line == 4);
+      CHECK(contains(table.refused.front().problem, "event 4: dur: expected microseconds, found"));
+      CHECK(contains(table.refused.front().problem, wrong));
+    }
+  }
+
   TEST_CASE("files that are no such traces say what to record") {
     const Workspace workspace;
     const auto problem = [&](const std::string& text) {
