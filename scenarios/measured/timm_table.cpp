@@ -34,7 +34,8 @@ fs::path models_folder(const std::string& table, const std::string& given) {
 
 // The table's name says the device and the layout: timm-train-rtx3090-nhwc.csv.gz.
 std::string layout_of(const std::string& file) {
-  return file.find("nhwc") != std::string::npos ? "channels_last" : "contiguous";
+  const std::string name = fs::path(file).filename().string();
+  return name.find("nhwc") != std::string::npos ? "channels_last" : "contiguous";
 }
 std::string device_of(const std::string& file) {
   const std::string name = fs::path(file).filename().string();
