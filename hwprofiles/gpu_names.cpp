@@ -5,6 +5,7 @@
 #include <cctype>
 #include <charconv>
 #include <cstdlib>
+#include <initializer_list>
 #include <optional>
 #include <system_error>
 #include <tuple>
@@ -25,9 +26,24 @@ constexpr auto kSilent = std::to_array<std::string_view>(
      "tensor", "core",       "hbm2",    "hbm2e", "hbm3",  "hbm3e",    "gb",
      "gib",    "generation", "google",  "cloud", "intel", "oam"});
 
-// Returns the parts of a name in lower case: "RTX4090" is rtx and 4090, "SXM4" is sxm, "80 GB" and
-// "80GB" are 80gb.
-std::vector<std::string> parts_of(std::string_view name) {
+// Returns the words that are written as one: "h100sxm5" is h100 and sxm5, "3090ti" is 3090 and ti.
+std::vector<std::string> split_word(const std::string& word) {
+  constexpr auto kForms = std::to_array<std::string_view>({"sxm", "pcie", "nvl"});
+  for (const std::string_view form : kForms) {
+    const std::size_t at = word.find(form);
+    if (at != std::string::npos && at > 0) return {word.substr(0, at), word.substr(at)};
+  }
+  constexpr auto kAdditions = std::to_array<std::string_view>({"ti", "d", "super", "ada"});
+  constexpr std::size_t kDigits = 4;  // of "4090"
+  const bool number = word.size() > kDigits && word.find_first_not_of("0123456789") == kDigits;
+  if (!number ||
+      std::find(kAdditions.begin(), kAdditions.end(), word.substr(kDigits)) == kAdditions.end())
+    return {word};
+  return {word.substr(0, kDigits), word.substr(kDigits)};
+}
+
+// Returns the words of a name in lower case, the families apart: "RTX4090" is rtx and 4090.
+std::vector<std::string> words_of(std::string_view name) {
   std::vector<std::string> parts(1);
   for (const char c : name) {
     const auto letter = static_cast<unsigned char>(c);
@@ -38,16 +54,33 @@ std::vector<std::string> parts_of(std::string_view name) {
     }
   }
   std::erase(parts, "");
+  std::vector<std::string> words;
+  for (std::string& part : parts) {
+    constexpr auto kFamilies = std::to_array<std::string_view>({"rtx", "gtx", "tpu"});
+    for (const std::string_view family : kFamilies) {
+      if (!part.starts_with(family) || part.size() == family.size()) continue;
+      words.emplace_back(family);
+      part.erase(0, family.size());
+      break;
+    }
+    for (std::string& word : split_word(part))
+      words.push_back(std::move(word));
+  }
+  return words;
+}
+
+// Returns the parts of a name in lower case: "RTX4090" is rtx and 4090, "SXM4" is sxm, "80 GB" and
+// "80GB" are 80gb, "Gaudi 2" is gaudi2.
+std::vector<std::string> parts_of(std::string_view name) {
   std::vector<std::string> result;
-  for (const std::string& part : parts) {
+  for (const std::string& part : words_of(name)) {
+    const bool number = part.find_first_not_of("0123456789") == std::string::npos;
     if (part.starts_with("sxm")) {
       result.emplace_back("sxm");
-    } else if ((part.starts_with("rtx") || part.starts_with("gtx") || part.starts_with("tpu")) &&
-               part.size() > 3) {
-      result.push_back(part.substr(0, 3));
-      result.push_back(part.substr(3));
     } else if ((part == "gb" || part == "gib") && !result.empty()) {
       result.back() += "gb";
+    } else if (number && !result.empty() && result.back() == "gaudi") {
+      result.back() += part;
     } else if (std::find(kSilent.begin(), kSilent.end(), part) == kSilent.end()) {
       result.push_back(part);
     }
@@ -65,15 +98,19 @@ std::vector<std::string> parts_of_mi250_die() {
 }
 
 // Returns the parts of a name that say which GPU it is. Drivers name a Grace Hopper by the memory
-// of its CPU: "GH200 480GB" and "GH200 120GB" are both the one with 96 GB of HBM3. HIP calls each
-// die of the two cards "AMD Instinct MI250X/MI250".
+// of its CPU: "GH200 480GB" and "GH200 120GB" are both the one with 96 GB of HBM3. Grace's GPUs
+// have one form, and racks of GB200 are NVL72 or NVL36. NVIDIA's data sheets state 180, 186 or 192
+// GB of the same B200 and GB200. HIP calls each die of the two cards "AMD Instinct MI250X/MI250".
 std::vector<std::string> telling_parts(std::string_view name) {
   std::vector<std::string> parts = parts_of(name);
-  if (has(parts, "gh200")) {
-    std::erase_if(parts, [](const std::string& part) {
-      return part == "480gb" || part == "240gb" || part == "120gb";
+  const auto leave_out = [&](std::initializer_list<std::string_view> silent) {
+    std::erase_if(parts, [&](const std::string& part) {
+      return std::find(silent.begin(), silent.end(), part) != silent.end();
     });
-  }
+  };
+  if (has(parts, "gh200")) leave_out({"480gb", "240gb", "120gb", "sxm"});
+  if (has(parts, "gb200")) leave_out({"186gb", "192gb", "sxm", "nvl72", "nvl36"});
+  if (has(parts, "b200")) leave_out({"180gb", "192gb"});
   if (has(parts, "mi250x") && has(parts, "mi250")) return parts_of_mi250_die();
   return parts;
 }

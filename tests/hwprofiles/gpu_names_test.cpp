@@ -6,6 +6,9 @@
 
 #include <doctest/doctest.h>
 
+#include "hwprofiles/device_profile.hpp"
+#include "tests/support/paths.hpp"
+
 namespace tidemark::gpu_names_test {
 
 TEST_SUITE("unit") {
@@ -36,6 +39,40 @@ TEST_SUITE("unit") {
       CAPTURE(name);
       CHECK(profiles_like(name, profiles) == found);
     }
+  }
+
+  TEST_CASE("the shipped profiles are found by other names of the same cards") {
+    const std::vector<std::string> profiles = profile_names(test::source_path("hwprofiles"));
+    const std::vector<std::pair<std::string, std::string>> expected{
+        {"B200-SXM-180GB", "b200-sxm-192gb"},  // data sheets say 180 and 192 GB
+        {"NVIDIA B200", "b200-sxm-192gb"},
+        {"GB200-SXM-186GB", "gb200"},
+        {"NVIDIA GB200 SXM", "gb200"},
+        {"GB200 NVL72", "gb200"},
+        {"NVIDIA GH200 SXM", "gh200-96gb"},
+        {"NVIDIA GH200 480GB", "gh200-96gb"},
+        {"Intel Gaudi 2", "gaudi2-96gb"},
+        {"gaudi-2", "gaudi2-96gb"},
+        {"Intel Gaudi 3", "gaudi3-128gb"},
+        {"rtx6000ada", "rtx-6000-ada-48gb"},
+        {"NVIDIA RTX 6000 Ada Generation", "rtx-6000-ada-48gb"},
+        {"RTXA6000", "rtx-a6000-48gb"},
+        {"h100sxm", "h100-sxm-80gb"},
+        {"H100SXM5", "h100-sxm-80gb"},
+        {"h100pcie", "h100-pcie-80gb"},
+        {"NVIDIA H100 NVL", "h100-nvl-94gb"}};
+    for (const auto& [name, profile] : expected) {
+      CAPTURE(name);
+      CHECK(profiles_meant(name, profiles) == std::vector<std::string>{profile});
+    }
+    // Another memory stays another card.
+    CHECK(profiles_meant("GH200 144GB", profiles).empty());
+    CHECK(profiles_meant("B200 288GB", profiles).empty());
+    CHECK(profiles_meant("Gaudi 1", profiles).empty());
+    CHECK(nearest_gpu("3090ti", profiles) == nearest_gpu("RTX 3090 Ti", profiles));
+    CHECK(nearest_gpu("3090ti", profiles).find("two multiprocessors more") != std::string::npos);
+    CHECK(nearest_gpu("RTX4090D", profiles) == nearest_gpu("RTX 4090 D", profiles));
+    CHECK(nearest_gpu("RTX4090D", profiles).find("fewer multiprocessors") != std::string::npos);
   }
 
   TEST_CASE("two names are of one GPU where chip, memory and form agree or are left open") {
