@@ -84,6 +84,15 @@ const ConvolutionShare& convolution_figures(const DeviceProfile& profile, Operat
   return profile.convolution_forward;
 }
 
+// Returns the convolution with more input channels of each group, its operands as they are.
+Work with_channels(Work work, std::int64_t channels) {
+  std::int64_t& axis = work.extent[work.op_class == OperatorClass::kConvolution ? 2 : 1];
+  axis = axis / work.window.channels * channels;
+  work.flops = Flops(work.flops.count / real(work.window.channels) * real(channels));
+  work.window.channels = channels;
+  return work;
+}
+
 // Tensor cores pad few input channels: the axis of the product that they are on grows. More
 // channels never make it smaller.
 Work with_padded_channels(Work work, double narrow) {
@@ -217,11 +226,24 @@ double CostModel::attention_rate(const Work& work) const {
 // allow_tf32 permits tensor cores and forbids nothing: cuDNN has its fp32 kernels to choose from,
 // too. Those of Winograd are the faster ones where tf32 has no higher peak than fp32, as on GA102.
 double CostModel::convolution_seconds(const Work& work) const {
-  const double as_asked = convolution_kernel_seconds(work);
+  const double as_asked = direct_or_padded_seconds(work);
   if (matrix_type(profile_, work.dtype) != DType::kTf32) return as_asked;
   Work plain = work;
   plain.dtype = DType::kFloat32;
-  return std::min(as_asked, convolution_kernel_seconds(plain));
+  return std::min(as_asked, direct_or_padded_seconds(plain));
+}
+
+// Winograd's kernels need some input channels; fewer may be padded to that many, which then takes
+// as long. So 15 channels never take longer than 16.
+double CostModel::direct_or_padded_seconds(const Work& work) const {
+  const double direct = convolution_kernel_seconds(work);
+  const ConvolutionWindow& window = work.window;
+  const bool too_few = window.three_by_three && window.channels >= 1 &&
+                       window.channels < cost_model_detail::kWinogradChannels;
+  const bool plain = matrix_type(profile_, work.dtype) == DType::kFloat32;
+  if (!too_few || !plain) return direct;
+  return std::min(direct, convolution_kernel_seconds(cost_model_detail::with_channels(
+                              work, cost_model_detail::kWinogradChannels)));
 }
 
 // Work without extents is timed as one of full tiles.

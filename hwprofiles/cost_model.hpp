@@ -75,6 +75,7 @@ class CostModel {
   [[nodiscard]] double attention_rate(const Work& work) const;
   [[nodiscard]] double convolution_seconds(const Work& work) const;
   [[nodiscard]] double convolution_kernel_seconds(const Work& work) const;
+  [[nodiscard]] double direct_or_padded_seconds(const Work& work) const;
   [[nodiscard]] double layout_copy_seconds(const Work& work) const;
   [[nodiscard]] double convolution_share(const Work& work, bool tensor_cores) const;
   [[nodiscard]] double tiled_seconds(const Work& work, double peak, const TileModel& tile,

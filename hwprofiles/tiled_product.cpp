@@ -16,7 +16,7 @@ struct Tile {
 // Output tiles of cuBLAS and CUTLASS kernels.
 constexpr std::array<Tile, 8> kTiles = {
     {{256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}, {64, 32}, {32, 64}}};
-constexpr std::int64_t kShortestSplit = 32;  // elements of the reduction
+constexpr std::int64_t kShortestSplit = 32;  // elements of the reduction; fewer are padded
 constexpr double kFullTile = 128.0 * 128.0;  // area that runs at full rate
 
 // Doubles hold integers exactly up to 2^53, far above any extent.
@@ -40,15 +40,17 @@ double seconds_of(const TiledProduct& product) {
                              std::min(1.0, std::pow(area / tiled_product_detail::kFullTile,
                                                     product.tile.small_tile_exponent));
     for (std::int64_t splits = 1; splits <= product.most_splits; splits *= 2) {
-      if (splits > 1 && k / splits < tiled_product_detail::kShortestSplit) break;
+      // A reduction that is split further takes as long in more blocks.
+      if (splits > 1 && k <= tiled_product_detail::kShortestSplit * (splits / 2)) break;
+      const double length =
+          splits > 1 ? std::max(tiled_product_detail::real(k) / tiled_product_detail::real(splits),
+                                tiled_product_detail::real(tiled_product_detail::kShortestSplit))
+                     : tiled_product_detail::real(k);
       const std::int64_t blocks = tiled_product_detail::ceil_div(m, tile.m) *
                                   tiled_product_detail::ceil_div(n, tile.n) * batch * splits;
       const double waves = tiled_product_detail::real(
           tiled_product_detail::ceil_div(blocks, product.multiprocessors));
-      const double compute = waves * 2 * area *
-                             (tiled_product_detail::real(k) / tiled_product_detail::real(splits) +
-                              product.tile.prologue) /
-                             tile_rate;
+      const double compute = waves * 2 * area * (length + product.tile.prologue) / tile_rate;
       const double traffic =
           product.memory +
           (splits > 1 ? 2 * tiled_product_detail::real(splits) * product.partial : 0);

@@ -4,8 +4,9 @@
 //   blocks = ceil(m / tile_m) * ceil(n / tile_n) * batch * splits
 //   t = ceil(blocks / multiprocessors) * 2 tile_m tile_n (k / splits + prologue)
 //       / (min(1, (tile_m tile_n / 128^2)^exponent) * peak / multiprocessors)
-// Splitting the reduction writes and reads an fp32 partial result per split. The fastest tile and
-// split count, each no faster than its memory traffic.
+// A split of the reduction is as long as 32 elements at least; splitting writes and reads an fp32
+// partial result per split. The fastest tile and split count, each no faster than its memory
+// traffic.
 #pragma once
 
 #include <array>

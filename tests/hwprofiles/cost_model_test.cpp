@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include "graph/ir/convolutions.hpp"
 #include "hwprofiles/measured/operator_work.hpp"
 #include "tests/support/paths.hpp"
 
@@ -49,6 +50,24 @@ Work arithmetic(OperatorClass op_class, DType type, double flops,
   work.dtype = type;
   work.flops = Flops(flops);
   work.extent = extent;
+  return work;
+}
+
+// A convolution of [16, channels, 28, 28] with 128 filters of 3x3.
+Work three_by_three(OperatorClass direction, DType type, std::int64_t channels) {
+  constexpr std::int64_t kPlaces = std::int64_t{28} * 28;
+  Work work{.op_class = direction,
+            .dtype = type,
+            .flops = Flops(2.0 * 16 * 128 * 9 * kPlaces * static_cast<double>(channels)),
+            .read = bytes_of(type, Elements(16 * kPlaces * channels + 128 * 9 * channels)),
+            .written = bytes_of(type, Elements(16 * kPlaces * 128)),
+            .channels_last = true};
+  describe_convolution(work, {.batch = 16,
+                              .channels = channels,
+                              .filters = 128,
+                              .input_places = kPlaces,
+                              .output_places = kPlaces,
+                              .window = 9});
   return work;
 }
 
@@ -236,6 +255,42 @@ TEST_SUITE("unit") {
       }
     }
     CHECK(faster > 100);
+  }
+
+  TEST_CASE("a longer reduction and more channels of a convolution are never cheaper") {
+    for (const char* name : {"v100-sxm-32gb", "a100-sxm-80gb", "rtx-3090-24gb"}) {
+      const CostModel model = model_of(name);
+      for (const DType type : {DType::kFloat32, DType::kTf32, DType::kFloat16}) {
+        CAPTURE(name);
+        CAPTURE(name_of(type));
+        Duration before{};
+        for (std::int64_t k = 1; k <= 1200; ++k) {
+          CAPTURE(k);
+          const Duration now = model.duration(matmul(64, 64, k, type));
+          CHECK(now >= before);
+          before = now;
+        }
+        for (const OperatorClass direction :
+             {OperatorClass::kConvolution, OperatorClass::kConvolutionBackwardData,
+              OperatorClass::kConvolutionBackwardWeight}) {
+          before = Duration(0);
+          for (std::int64_t channels = 1; channels <= 80; ++channels) {
+            CAPTURE(channels);
+            const Duration now = model.duration(three_by_three(direction, type, channels));
+            CHECK(now >= before);
+            before = now;
+          }
+        }
+      }
+    }
+    // 15 channels are padded to the 16 of Winograd's kernels.
+    const CostModel v100 = model_of("v100-sxm-32gb");
+    const auto forward = [&](std::int64_t channels) {
+      return seconds(
+          v100.duration(three_by_three(OperatorClass::kConvolution, DType::kFloat32, channels)));
+    };
+    CHECK(forward(15) == doctest::Approx(forward(16)).epsilon(0.01));
+    CHECK(forward(4) < forward(16));
   }
 
   TEST_CASE("the order in memory decides how fast a normalization is where the profile says so") {
