@@ -9,7 +9,8 @@
 //              rate of one product falls with its reduction: (1024 / k)^long_reduction.
 // convolution  the product that it is for each group (implicit GEMM, convolutions.hpp), on the same
 //              tiles, at a share by direction and shape of the window:
-//                CUDA cores    pointwise (1x1) and winograd (3x3 moved by one) are factors
+//                CUDA cores    pointwise (1x1) and winograd (3x3 moved by one) are factors; fewer
+//                              than the 16 channels of winograd are padded where that is faster
 //                tensor cores  fewer than 32 input channels are padded by (32 / channels)^narrow
 //                both          strided is the factor of windows that move by more than one
 //              Groups reach at most share * (channels per group / 64)^exponent of the peak, by
