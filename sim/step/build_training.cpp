@@ -51,8 +51,7 @@ Graph build_forward(const StepSpec& spec) {
   for (const ForwardRewrite* rewrite : policies_of<ForwardRewrite>(spec)) {
     if (precision.autocast) options.dtype = rewrite->model_dtype().value_or(options.dtype);
   }
-  for (const TrainingRewrite* rewrite : policies_of<TrainingRewrite>(spec))
-    options.dtype = rewrite->compute_dtype().value_or(options.dtype);
+  options.dtype = gathered_type(spec).value_or(options.dtype);
   Graph graph = spec.source.forward(options);
   if (options.generation) check_generates(graph);
   if (spec.training.mode == StepMode::kTrain && graph.trainable_parameter_count() == Elements(0)) {

@@ -35,11 +35,17 @@ int gather_ranks(const StepSpec& spec) {
   return ranks;
 }
 
+std::optional<DType> gathered_type(const StepSpec& spec) {
+  if (spec.mesh.replicas() == 1) return std::nullopt;
+  for (const TrainingRewrite* rewrite : policies_of<TrainingRewrite>(spec)) {
+    if (rewrite->compute_dtype()) return rewrite->compute_dtype();
+  }
+  return std::nullopt;
+}
+
 DType compute_type(const StepSpec& spec) {
   const PrecisionRules& rules = rules_of(spec.training.precision);
-  for (const TrainingRewrite* rewrite : policies_of<TrainingRewrite>(spec)) {
-    if (rewrite->compute_dtype()) return *rewrite->compute_dtype();
-  }
+  if (const std::optional<DType> gathered = gathered_type(spec)) return *gathered;
   if (rules.tf32) return DType::kTf32;
   if (rules.fp8) return DType::kFloat8;
   return rules.autocast.value_or(rules.model);

@@ -93,6 +93,15 @@ TEST_SUITE("unit") {
     CHECK(one.run.reserved.bytes == plain.run.reserved.bytes);
     CHECK(one.communication.empty());
     CHECK(plain.communication.empty());
+    for (const char* version : {"1", "2"}) {
+      const PointResult gathers = simulated(
+          ", count: 1", fmt::format("}}, policies: [fsdp: {{version: {}, param_dtype: fp16, "
+                                    "reduce_dtype: fp16}}]",
+                                    version));
+      CHECK(gathers.parameters == plain.parameters);
+      CHECK(gathers.run.step == plain.run.step);
+      CHECK(gathers.run.reserved.bytes == plain.run.reserved.bytes);
+    }
   }
 
   TEST_CASE("several ranks take more time than one each and more memory, by their buckets") {

@@ -1,8 +1,35 @@
-// The cross-entropy of a vocabulary that is divided among ranks.
+// The embedding and the cross-entropy of a vocabulary that is divided among ranks.
+#include <algorithm>
+#include <utility>
+
 #include "graph/operators/known_families.hpp"
 #include "graph/rewrite/partition/partition_planner.hpp"
 
 namespace tidemark {
+
+void PartitionPlanner::visit_embedding(NodeId id, const std::vector<Layout>& inputs) {
+  const Node& node = graph_.nodes[id];
+  const TensorId table = node.inputs[1];
+  const std::int64_t rows = shape(table)[0];
+  Passage passage = whole_passage(node);
+  const bool is_vocabulary = options_.group == MeshDimension::kTensor &&
+                             sites_.indexed_by_input(graph_, id) && rows == sites_.vocabulary;
+  if (!is_vocabulary || !is_free_parameter(table)) {
+    passage.wanted[0] = passage.made[0] = inputs[0];
+    return finish(id, Treatment::kPlain, std::move(passage));
+  }
+  passage.wanted[1] =
+      Cut{.axis = 0, .whole = rows, .part = vocabulary_part(rows, options_), .classes = true};
+  const TensorId out = node.outputs[0];
+  const auto& readers = sites_.readers[out];
+  const bool joined = std::any_of(readers.begin(), readers.end(), [&](NodeId reader) {
+    return joins_outside(graph_.nodes[reader]);
+  });
+  if (options_.sequence && !joined && shape(out).rank() == 3)
+    passage.made[0] = tokens_of(shape(out));
+  finish(id, Treatment::kVocabularyEmbedding, std::move(passage));
+  joins_[out] = joined ? 1 : 0;
+}
 
 // The logarithm of the probabilities of a cut vocabulary, where only the loss reads it.
 bool PartitionPlanner::visit_scores(NodeId id, const std::vector<Layout>& inputs) {
