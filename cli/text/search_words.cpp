@@ -213,10 +213,15 @@ std::string not_simulated(const SearchResult& found) {
     }
     text += '\n';
     if (!constraint && by_smaller > 0) {
+      const std::size_t assumed = proof_of(found).assumed;
       text += fmt::format(
           "    {} of them are taken not to, as they do not with a smaller micro-batch or "
-          "sequence\n",
-          by_smaller);
+          "sequence{}\n",
+          by_smaller,
+          assumed > 0 ? fmt::format("; {} might be better, so that the answer is proven but for "
+                                    "these (--every-point simulates them)",
+                                    assumed == by_smaller ? "any" : fmt::to_string(assumed))
+                      : ", and could not be better");
     }
   }
   return text;

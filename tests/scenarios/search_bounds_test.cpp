@@ -15,6 +15,7 @@
 #include "scenarios/results/result_document.hpp"
 #include "scenarios/studies/search/judge.hpp"
 #include "scenarios/studies/search/search.hpp"
+#include "scenarios/studies/search/search_document.hpp"
 #include "sim/step/point_runner.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/long_tests.hpp"
@@ -215,6 +216,12 @@ TEST_SUITE("property") {
       if (all.goal.objectives.size() == 1) {
         CHECK(in_sweep(few, few.ranking, kAnswers) == in_sweep(all, all.ranking, kAnswers));
       }
+      const Proof proof = proof_of(few);
+      CHECK(proof_of(all).assumed == 0);
+      if (proof.bound && !all.ranking.empty()) {
+        const double best = all.points[all.ranking.front()].objectives.front();
+        CHECK((all.goal.maximize ? best <= *proof.bound : best >= *proof.bound));
+      }
       for (const SearchPoint& point : few.points) {
         CHECK(point.objectives.size() == all.goal.objectives.size());
         if (point.feasible) CHECK(point.objectives == all.points[point.index].objectives);
@@ -252,6 +259,30 @@ TEST_SUITE("property") {
 }
 
 TEST_SUITE("unit") {
+  TEST_CASE("what is taken not to fit makes an answer proven but for it") {
+    // Live bytes fall where tensors become large enough to be moved: 96 samples fit, and fewer do
+    // not.
+    const std::string saw =
+        "{model: {preset: gpt2, layers: 12, vocab: 512}, hardware: {gpu: a100-sxm-40gb, hbm: "
+        "{capacity: 2290MiB}}, training: {sequence: 128, precision: bf16, optimizer: sgd}, "
+        "policies: [offload_activations: {prefetch: 1, min_bytes: 18MiB}], sweep: {matrix: "
+        "{training.micro_batch: {from: 40, to: 2000}}}, goal: {maximize: model.step_flops}}";
+    const SearchResult found = search_of(saw, false, 1);
+    REQUIRE_FALSE(found.ranking.empty());
+    const double best = found.points[found.ranking.front()].objectives.front();
+    const Proof proof = proof_of(found);
+    CHECK(proof.assumed > 0);
+    if (proof.bound) CHECK(*proof.bound > best);
+    // All points of a narrower sweep are looked at.
+    std::string narrow = saw;
+    narrow.replace(narrow.find("{from: 40, to: 2000}"), 20, "[40, 41, 42]");
+    const SearchResult whole = search_of(narrow, false, 1);
+    CHECK(proof_of(whole).assumed == 0);
+    const auto document = search_document(found);
+    CHECK(document["search"]["proven"] == false);
+    CHECK(search_document(whole)["search"]["proven"] == true);
+  }
+
   TEST_CASE("a wide range of micro-batches takes few simulations") {
     const SearchResult found = search_of(
         "{model: {preset: gpt2, layers: 2}, hardware: v100-sxm-16gb, training: {sequence: 1024}, "

@@ -1,6 +1,7 @@
 #include "scenarios/studies/search/search.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -152,6 +153,34 @@ bool dominates(const std::vector<double>& figures, const std::vector<double>& ot
     better = better || gain > 0;
   }
   return better;
+}
+
+Proof proof_of(const SearchResult& found) {
+  Proof proof;
+  const auto better = [&](double a, double b) { return found.goal.maximize ? a > b : a < b; };
+  if (!found.ranking.empty()) {
+    const std::vector<double>& best = found.points[found.ranking.front()].objectives;
+    if (!best.empty()) proof.bound = best.front();
+  }
+  bool known = proof.bound.has_value();
+  for (const ExcludedPoint& point : found.excluded) {
+    if (!point.by_smaller) continue;
+    const std::vector<double>& most = point.objectives;
+    const bool looked = !most.empty() && std::all_of(most.begin(), most.end(), [](double value) {
+      return std::isfinite(value);
+    });
+    const bool beaten =
+        looked && std::any_of(found.ranking.begin(), found.ranking.end(), [&](std::size_t i) {
+          const std::vector<double>& answer = found.points[i].objectives;
+          return answer == most || dominates(answer, most, found.goal.maximize);
+        });
+    if (beaten) continue;
+    ++proof.assumed;
+    known = known && looked;
+    if (known && better(most.front(), *proof.bound)) proof.bound = most.front();
+  }
+  if (!known) proof.bound.reset();
+  return proof;
 }
 
 SearchResult search(const Value& document, const Environment& environment, int threads,

@@ -61,6 +61,17 @@ struct SearchResult {
   [[nodiscard]] std::size_t space() const { return points.size() + excluded.size(); }
 };
 
+// How far an answer is proven. All but one reason to leave a point out are bounds; points that are
+// taken not to fit because smaller ones do not (ExcludedPoint::by_smaller) are an assumption.
+struct Proof {
+  // Those of them that would be an answer if they fitted, for all that is known.
+  std::size_t assumed = 0;
+  // Value of the first objective that no point of the space is better than; none where it is
+  // unknown.
+  std::optional<double> bound;
+};
+[[nodiscard]] Proof proof_of(const SearchResult& found);
+
 struct SearchOptions {
   // The smallest capacity of points that fit is found where the goal asks for it, too.
   SimulateOptions simulation;

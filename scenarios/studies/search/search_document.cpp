@@ -85,6 +85,7 @@ nlohmann::ordered_json search_document(const SearchResult& found) {
     objectives.push_back(search_document_detail::as_given(found.goal, point.objectives,
                                                           search_document_detail::number_or_null));
   }
+  const Proof proof = proof_of(found);
   document["search"] = {
       {"space", found.space()},
       {found.goal.maximize ? "maximize" : "minimize",
@@ -93,6 +94,8 @@ nlohmann::ordered_json search_document(const SearchResult& found) {
            [](const Expression& objective) { return Json(objective.text()); })},
       {"subject_to", std::move(constraints)},
       {"best", found.ranking.empty() ? Json(nullptr) : Json(found.ranking.front())},
+      {"proven", proof.assumed == 0},
+      {"bound", proof.bound ? Json(*proof.bound) : Json(nullptr)},
       {"ranking", found.ranking},
       {"front", found.front},
       {"left_out", search_document_detail::left_out_of(found)},
