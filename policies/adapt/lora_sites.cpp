@@ -64,9 +64,15 @@ class Finder {
   Finder(const Graph& graph, const LoraOptions& options) : graph_(graph), options_(options) {
     for (ParameterId id : ids_of(graph.parameters))
       parameter_.emplace(graph.parameters[id].tensor, id);
+    std::set<TensorId> tables;
+    for (const Node& node : graph.nodes) {
+      if (node.family == &embedding_family()) tables.insert(node.inputs[kWeight]);
+    }
     for (NodeId id : ids_of(graph.nodes)) {
       const Node& node = graph.nodes[id];
       if (!is_adaptable(node) || node.inputs.size() <= kWeight) continue;
+      // A head that is tied to an embedding reads its table, which is not the head's module.
+      if (is_linear(node) && tables.contains(node.inputs[kWeight])) continue;
       const auto weight = parameter_.find(node.inputs[kWeight]);
       if (weight != parameter_.end())
         modules_.emplace(id, module_of(graph.parameters[weight->second].name));

@@ -201,6 +201,17 @@ TEST_SUITE("unit") {
     CHECK(parameters("bf16_autocast", "") > parameters("bf16", ""));
   }
 
+  TEST_CASE("an adapter of an embedding leaves a head that is tied to it alone") {
+    for (const char* tie : {"true", "false"}) {
+      const PointResult point = simulated(fmt::format(
+          "model: {{preset: gpt, layers: 1, width: 64, heads: 4, vocab: 256, sequence: 32, tie: "
+          "{}}}\nhardware: h100-sxm-80gb\ntraining: {{micro_batch: 2, sequence: 32}}\n"
+          "policies: [lora: {{rank: 4, targets: [wte]}}]\n",
+          tie));
+      CHECK(point.trainable_parameter_count.count == 4 * (256 + 64));
+    }
+  }
+
   TEST_CASE("a module in eval keeps no statistics and no masks") {
     const auto resnet = [](const std::string& policies) {
       return simulated(
