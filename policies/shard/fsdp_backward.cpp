@@ -113,6 +113,9 @@ void ShardedStep::add_reduction(Unit& unit, MicroBatch micro, std::vector<Operat
         graph_, CollectiveKind::kAllReduce, MeshDimension::kReplicate, Phase::kBackward,
         unit.reduce_type, bytes_of(unit.reduce_type, unit.reduced), {{output, Access::kMutate}},
         taking_part(unit.ranks.replicas, MeshDimension::kReplicate)));
+    // PyTorch's _all_reduce_state keeps it until backward is over.
+    if (!direct && !flat() && options_.zero == nullptr)
+      all_reduced_.push_back({output, into.back(), OperatorId(), HoldKind::kLocal});
   }
   if (!direct) {
     into.push_back(add_copy(
@@ -236,7 +239,14 @@ std::vector<OperatorId> ShardedStep::reduced(const std::vector<OperatorId>& part
     before = &unit;
   }
   // Compute goes on when the last reduction is over.
-  if (before != nullptr) insert.at_end.push_back(add_wait(*before, micro));
+  if (before != nullptr) {
+    insert.at_end.push_back(add_wait(*before, micro));
+    for (Hold& hold : all_reduced_) {
+      hold.until = insert.at_end.back();
+      graph_.holds.push_back(hold);
+    }
+  }
+  all_reduced_.clear();
   return insert.into(part);
 }
 

@@ -146,6 +146,7 @@ class ShardedStep {
   bool trains_;                      // the step has a backward
   std::vector<UnitVisit> backward_;  // the backward of each unit, before anything is inserted
   std::vector<Unit> tensors_;
+  std::vector<Hold> all_reduced_;  // inputs of the sums over replicas of the backward in hand
   IdVector<StorageId, std::optional<std::size_t>> unit_of_;  // unit of full parameters, gradients
 };
 

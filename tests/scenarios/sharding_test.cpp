@@ -407,6 +407,29 @@ TEST_SUITE("unit") {
     CHECK(replicated == hybrid.gradients.count);
   }
 
+  // PyTorch's FSDPParamGroup keeps the input of its all-reduce until backward is over.
+  TEST_CASE("what is summed over replicas in another type than fp32 stays until backward ends") {
+    const Widths w{256, 256, 256, 256, 256, 256, 256, 256, 256, 256, 256};
+    const auto more = [&](const std::string& reduce) {
+      const auto backward = [&](int count, const std::string& shard) {
+        return simulated(
+                   w, count,
+                   fmt::format("fsdp: {{{}param_dtype: bf16, reduce_dtype: {}}}", shard, reduce),
+                   kFsdp)
+            .run.phase_live_without_workspace[1]
+            .bytes.count;
+      };
+      return backward(8, "shard: 4, ") - backward(4, "");
+    };
+    const std::int64_t gradients =
+        simulated(w, 8, "fsdp: {shard: 4, param_dtype: bf16, reduce_dtype: bf16}", kFsdp)
+            .gradients.count;
+    CHECK(more("fp32") == 0);
+    // All but the last unit's, which is there without replicas as well.
+    CHECK(more("bf16") <= gradients / 2);
+    CHECK(more("bf16") >= gradients / 2 * 8 / 10);
+  }
+
   TEST_CASE("with no_sync gradients of full size add up and the last micro-batch reduces them") {
     const Widths w{256, 512, 512, 512, 256};
     const auto reduced = [](const PointResult& point) {
