@@ -24,11 +24,14 @@ void decode_base(const Decoder& d, LoraOptions& options) {
   d.mention("implementation", "word", "bitsandbytes | bitsandbytes-0.42 | torchao");
   d.mention("block", "integer", "32 to 4096, of a quantised base");
   d.mention("quantise_head", "true or false", "of a quantised base");
+  d.mention("compute_dtype", "word", "input | fp32 | bf16 | fp16, of a base of 4 bits");
   d.mention("outliers", "number", "0 to 1, of base: int8");
   options.base = float_type(base);
   if (options.base || base == kBases.front()) {
     if (d.has("implementation"))
       d.fail_at("implementation", "says who quantises, but base: " + base + " is not quantised");
+    if (d.has("compute_dtype"))
+      d.fail_at("compute_dtype", "is for quantised bases, and base: " + base + " is none");
     if (d.has("block")) d.fail_at("block", "is of quantised bases, and base: " + base + " is none");
     if (d.has("quantise_head")) {
       d.fail_at("quantise_head", "is for quantised bases, and base: " + base + " is none");

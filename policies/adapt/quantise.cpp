@@ -113,6 +113,18 @@ class Quantised {
     const Parameter& parameter = copy.source().parameters[chosen_.at(node.inputs[kWeight])];
     std::vector<TensorId> inputs = copy.inputs_of(id);
     inputs.resize(kBias + 1);
+    const auto cast = [&](TensorId tensor, DType dtype) {
+      const NodeId made = copy.result().add_node(
+          *find_family("cast"), {tensor}, {{"dtype", std::string(name_of(dtype))}}, node.layer);
+      return copy.result().output(made);
+    };
+    const DType given = copy.result().tensors[inputs.front()].dtype;
+    const DType computes = options_.compute.value_or(given);
+    for (const std::size_t operand : {std::size_t{0}, kBias}) {
+      TensorId& input = inputs[operand];
+      const bool converts = options_.compute && input.valid();
+      if (converts && copy.result().tensors[input].dtype != computes) input = cast(input, computes);
+    }
     for (TensorId state : states(copy, parameter, node))
       inputs.push_back(state);
     Attributes attributes = node.attributes;
@@ -127,7 +139,8 @@ class Quantised {
     }
     const NodeId made = copy.result().add_node(quantised_linear_family(), std::move(inputs),
                                                std::move(attributes), node.layer);
-    copy.replace(id, std::array{copy.result().output(made)});
+    const TensorId result = copy.result().output(made);
+    copy.replace(id, std::array{computes == given ? result : cast(result, given)});
   }
 
   // A weight that several layers share is quantised once.
@@ -214,6 +227,17 @@ QuantiseOptions decode_quantise(const Decoder& d, const std::string& name) {
   if (options.outliers > 0 && options.format->codes != DType::kInt8)
     d.fail_at("outliers",
               fmt::format("is for int8, whose products leave them out; {} has none", name));
+  static constexpr std::array<std::string_view, 4> kTypes = {"input", "fp32", "bf16", "fp16"};
+  const std::string compute = d.optional_word("compute_dtype", kTypes, kTypes.front());
+  if (compute != kTypes.front()) {
+    if (options.format->codes == DType::kInt8 || library == "torchao") {
+      d.fail_at("compute_dtype", "is of bitsandbytes' layers of 4 bits; " + library + "'s " + name +
+                                     " multiplies in a type of its own");
+    }
+    for (const DType type : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+      if (name_of(type) == compute) options.compute = type;
+    }
+  }
   if ((options.block & (options.block - 1)) != 0) {
     d.fail_at("block",
               fmt::format("blocks have 32, 64, 128, ... 4096 weights, not {}", options.block));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "graph/operators/adapters/quantised_formats.hpp"
@@ -21,6 +22,9 @@ struct QuantiseOptions {
   // et al. 2022, section 4.2: 7 columns of 4,096).
   double outliers = 0;
   std::string library;  // the word of `implementation`, for the operators
+  // The type that layers of 4 bits multiply in, which they convert their input to and their result
+  // from (bnb_4bit_compute_dtype); none: that of the input.
+  std::optional<DType> compute;
   // Casts all other weights of 16 bits to fp32 (peft's prepare_model_for_kbit_training).
   bool upcasts_rest = false;
   std::string policy;  // the policy that asks for it, for messages

@@ -201,6 +201,35 @@ TEST_SUITE("unit") {
     CHECK(parameters("bf16_autocast", "") > parameters("bf16", ""));
   }
 
+  TEST_CASE("4-bit layers multiply in their compute_dtype, whatever their input has") {
+    const PointResult given = llama("lora: {rank: 4, base: nf4, prepare: true}");
+    const PointResult fp32 =
+        llama("lora: {rank: 4, base: nf4, prepare: true, compute_dtype: fp32}");
+    const PointResult bf16 =
+        llama("lora: {rank: 4, base: nf4, prepare: true, compute_dtype: bf16}");
+    // The rest is in fp32, and so is what the layers take in.
+    CHECK(given.run.step == fp32.run.step);
+    CHECK(given.saved_activations == fp32.saved_activations);
+    CHECK(bf16.parameters == given.parameters);
+    // Codes and not the converted input are kept.
+    CHECK(bf16.saved_activations == given.saved_activations);
+    CHECK(llama("lora: {rank: 4, base: nf4, compute_dtype: bf16}").run.step ==
+          llama("lora: {rank: 4, base: nf4}").run.step);
+    const auto step = [](const std::string& compute) {
+      return simulated(
+                 "model: {preset: llama-3-8b, layers: 2}\nhardware: h100-sxm-80gb\n"
+                 "training: {micro_batch: 1, sequence: 2048, precision: bf16}\n"
+                 "policies: [lora: {rank: 4, base: nf4, prepare: true, compute_dtype: " +
+                 compute + "}]\n")
+          .run.step;
+    };
+    // The head, which stays, multiplies in fp32 in both.
+    CHECK(step("bf16") * 4 < step("input") * 3);
+    CHECK(refusal("lora: {base: int8, compute_dtype: bf16}").find("4 bits") != std::string::npos);
+    CHECK(refusal("lora: {compute_dtype: bf16}").find("is for quantised bases") !=
+          std::string::npos);
+  }
+
   TEST_CASE("an adapter of an embedding leaves a head that is tied to it alone") {
     for (const char* tie : {"true", "false"}) {
       const PointResult point = simulated(fmt::format(
