@@ -32,9 +32,8 @@ IdVector<AllocationId, char> renewed(const StepProgram& program) {
   IdVector<AllocationId, char> result(program.allocations.size(), 0);
   for (AllocationId id : ids_of(program.allocations)) {
     const Allocation& allocation = program.allocations[id];
-    const bool value = allocation.role == Role::kSavedActivation ||
-                       allocation.role == Role::kTemporary ||
-                       allocation.role == Role::kActivationGradient;
+    const bool value =
+        allocation.role == Role::kSavedActivation || allocation.role == Role::kTemporary;
     result[id] = value && allocation.storage.valid() && allocation.tier == Tier::kDevice &&
                          allocation.pool == Stream::kCompute && freed[id] != 0 && elsewhere[id] == 0
                      ? 1

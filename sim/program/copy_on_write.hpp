@@ -13,8 +13,9 @@ namespace tidemark {
 // takes time that is not counted here, as if the operator were not in place.
 //
 // Only values that one stream, compute, makes, changes and reads, and that the program frees, are
-// renewed: activations, their gradients and temporaries. Parameters, gradients of parameters,
-// states and buffers are changed in place, and so is what copies or other streams touch.
+// renewed: activations and temporaries. Gradients, states and buffers are changed in place, and so
+// is what copies or other streams touch. Activations' gradients do not wait for backward: copies of
+// them take room where it is scarcest, and what evicts the least recently used would thrash.
 [[nodiscard]] StepProgram copy_on_write(const StepProgram& program);
 
 }  // namespace tidemark

@@ -86,8 +86,7 @@ TEST_SUITE("property") {
       const std::map<Role, int> before = changed_in_place(l.program);
       const std::map<Role, int> after = changed_in_place(copies.program);
       for (const auto& [role, count] : before) {
-        const bool value = role == Role::kSavedActivation || role == Role::kTemporary ||
-                           role == Role::kActivationGradient;
+        const bool value = role == Role::kSavedActivation || role == Role::kTemporary;
         const int left = after.contains(role) ? after.at(role) : 0;
         if (value) {
           in_place += left;
