@@ -47,7 +47,8 @@ class FakeQuantisation {
     if (options_.activations && !options_.at_inputs) round_inputs(copy, node, inputs);
     if (chosen) {
       const TensorId weight = inputs[kProductWeight];
-      const std::int64_t channels = copy.result().tensors[weight].shape[0];
+      const int out = node.attributes.flag("transposed_weight") ? 1 : 0;
+      const std::int64_t channels = copy.result().tensors[weight].shape[out];
       if (options_.activations && options_.at_inputs) {
         inputs[0] = round(copy, node.layer, inputs[0], 1, "activation");
       }
