@@ -91,12 +91,10 @@ class Detachment {
         reads_outside_[in] = 1;
       }
     }
-    // requires_grad_() asks for a gradient where none was.
-    const bool starts = !any_before && !detached;
-    for (TensorId out : node.outputs) {
-      if (!any && !starts) requires_[out] = 0;
-      if (detached) requires_[out] = 0;
-    }
+    // Without operands that required one, the node asks for a gradient itself (requires_grad_()).
+    if (!detached && (any || !any_before)) return;
+    for (TensorId out : node.outputs)
+      requires_[out] = 0;
   }
 
   const Graph& graph_;
@@ -119,9 +117,13 @@ std::vector<BlockRange> segments_of(int blocks, int period) {
   return segments;
 }
 
+std::vector<TensorId> without_gradients(const Graph& graph, std::span<const BlockRange> segments) {
+  if (segments.empty()) return {};
+  return detach_segments_detail::Detachment(graph, segments).run();
+}
+
 std::optional<Graph> detach_segments(const Graph& graph, std::span<const BlockRange> segments) {
-  if (segments.empty()) return std::nullopt;
-  const std::vector<TensorId> frozen = detach_segments_detail::Detachment(graph, segments).run();
+  const std::vector<TensorId> frozen = without_gradients(graph, segments);
   if (frozen.empty()) return std::nullopt;
   GraphCopy copy(graph);
   for (TensorId parameter : frozen)

@@ -185,7 +185,7 @@ std::optional<KernelSite> Finder::norm_times_one_and_weight(NodeId last) const {
   const std::optional<Normalised> found = normalised(node(product).inputs[0]);
   const NodeId sum = maker(node(product).inputs[1], add_scalar_family());
   if (!found || !sum.valid()) return std::nullopt;
-  // Where x is narrower than fp32, the norm ends with the cast back to its type.
+  // The norm ends with a cast back to the type of x, where that is narrower than fp32.
   if (graph_.tensors[found->x].dtype != graph_.tensors[node(last).outputs[0]].dtype)
     return std::nullopt;
   inside.insert(inside.end(), found->nodes.begin(), found->nodes.end());

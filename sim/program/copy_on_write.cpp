@@ -25,7 +25,7 @@ IdVector<AllocationId, char> renewed(const StepProgram& program) {
     for (AllocationUse use : program.uses_of(i)) {
       if (!computes) elsewhere[use.allocation()] = 1;
       if (use.access() == Access::kCreate) created[use.allocation()] = 1;
-      // What is there before an operator of the step has made it cannot be recomputed.
+      // Memory that no operator of the step has made cannot be recomputed.
       if (changes(use) && created[use.allocation()] == 0) elsewhere[use.allocation()] = 1;
     }
   }

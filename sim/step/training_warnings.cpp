@@ -1,11 +1,13 @@
 #include "sim/step/training_warnings.hpp"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <variant>
 
 #include <fmt/format.h>
 
+#include "graph/rewrite/detach_segments.hpp"
 #include "hwprofiles/assumed_figures.hpp"
 #include "hwprofiles/device_profile.hpp"
 #include "sim/program/live_peak.hpp"
@@ -21,28 +23,6 @@ std::string_view reentrant_policy(const StepSpec& spec, int blocks) {
     if (!policy->reentrant_segments(blocks).empty()) return policy->name();
   }
   return {};
-}
-
-// Whether the first block trains something, and nothing that enters it has a gradient.
-bool enters_without_gradient(const Graph& graph) {
-  IdVector<TensorId, char> is_root(graph.tensors.size(), 1);
-  for (const Node& node : graph.nodes) {
-    for (TensorId out : node.outputs)
-      is_root[out] = 0;
-  }
-  IdVector<TensorId, char> is_made_inside(graph.tensors.size(), 0);
-  bool trains = false;
-  for (const Node& node : graph.nodes) {
-    if (!node.layer.valid() || graph.layers[node.layer].block != 0) continue;
-    for (TensorId in : node.inputs) {
-      if (!in.valid() || !graph.tensors[in].requires_grad) continue;
-      if (is_root[in] == 0 && is_made_inside[in] == 0) return false;
-      trains = trains || is_root[in] != 0;
-    }
-    for (TensorId out : node.outputs)
-      is_made_inside[out] = 1;
-  }
-  return trains;
 }
 
 // Returns the settings of `training` that are given and have a meaning only where it trains.
@@ -99,7 +79,8 @@ void warn_of_training(const StepSpec& spec, const Graph& graph, const TrainingGr
                       TrainedModel& model) {
   if (spec.training.mode != StepMode::kTrain) return;
   model.enters_without_gradient =
-      model.enters_without_gradient || training_warnings_detail::enters_without_gradient(graph);
+      model.enters_without_gradient ||
+      !without_gradients(graph, std::array{BlockRange{.first = 0, .end = 1}}).empty();
   if (training.trained.empty() && graph.trainable_parameter_count() > Elements(0)) {
     model.warnings.emplace_back(
         "nothing is trained: the loss depends on no parameter that is trained, as with merged "

@@ -68,7 +68,7 @@ TEST_SUITE("unit") {
     CHECK_FALSE(contains(completed("run gpt2 --gpu h1", 4), "gpt2"));
     CHECK(contains(completed("run ''", 2), " ask "));  // a file
     CHECK(contains(completed("plan --out ''", 3), " ask "));
-    // Where only the words of a set may stand, no file and no model does.
+    // Files and models are not offered where only the words of a set may stand.
     CHECK(completed("list m", 2) == " models \n");
     CHECK(completed("list --plugin", 2) == " --plugin \n");
     CHECK(completed("completion ''", 2).starts_with(" bash zsh fish --"));

@@ -179,7 +179,7 @@ TEST_SUITE("unit") {
   // The usual LoRA of the Trainer: the model is loaded in bf16, adapters are fp32, autocast
   // computes.
   TEST_CASE("a frozen base in bf16 under autocast keeps the adapters' inputs in bf16") {
-    // What one more adapted layer of each of two blocks keeps.
+    // Returns the bytes that one more adapted layer of each of two blocks keeps.
     const auto kept = [](const std::string& precision, const std::string& base) {
       const auto saved = [&](const std::string& targets) {
         return llama(

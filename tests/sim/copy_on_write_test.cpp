@@ -116,7 +116,7 @@ TEST_SUITE("property") {
       only_without += fitted && !fits ? 1 : 0;
     }
     CHECK(copied > 300);
-    // What copies to the host touch is changed in place.
+    // Values that copies to the host touch are changed in place.
     CHECK(in_place < copied);
     CHECK(only_with > 20);
     CHECK(only_without <= only_with / 10);
