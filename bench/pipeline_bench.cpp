@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -68,21 +70,46 @@ sweep:
     policies: [[], [{checkpoint_every: {period: 1}}]]
 )";
 
-// Points per second of a sweep on one thread: read, built, compiled, verified and run, and followed
-// until the steps repeat.
+// Simulates a sweep as `tidemark sweep` does on one thread: each point is read, built, compiled,
+// verified and run, and followed until the steps repeat. Returns how many there are.
+std::size_t simulate_sweep(const Value& document) {
+  const Environment environment = default_environment({});
+  return simulate_points(
+             document, environment, 1,
+             {.smallest_capacity_of_fitting = false, .convergence_limit = kConvergenceLimit})
+      .size();
+}
+
+// Points per second of a sweep.
 double sweep_rate(std::string_view allocator) {
   std::string text(kSweep);
   text.replace(text.find("torch"), 5, allocator);
   const Value document = parse_document(text, "bench.yaml");
   std::size_t points = 0;
-  const double seconds = median_seconds(5, [&] {
-    const Environment environment = default_environment({});
-    points = simulate_points(
-                 document, environment, 1,
-                 {.smallest_capacity_of_fitting = false, .convergence_limit = kConvergenceLimit})
-                 .size();
-  });
+  const double seconds = median_seconds(5, [&] { points = simulate_sweep(document); });
   return static_cast<double>(points) / seconds;
+}
+
+constexpr std::string_view kEightDevices =
+    "hardware: [a100-sxm-80gb, a100-sxm-40gb, h100-sxm-80gb, h200-sxm-141gb, v100-sxm-32gb, "
+    "l40s-48gb, rtx-3090-24gb, rtx-4090-24gb]";
+constexpr std::string_view kEightCapacities =
+    "hardware.hbm.capacity: [20GiB, 24GiB, 32GiB, 40GiB, 48GiB, 64GiB, 80GiB, 96GiB]";
+
+// Time of a sweep with one more key of eight values, in times of that without it; the median of
+// pairs.
+double times_of_one(std::string_view key) {
+  std::string text(kSweep);
+  text.insert(text.find("    training.sequence"), fmt::format("    {}\n", key));
+  const Value one = parse_document(std::string(kSweep), "bench.yaml");
+  const Value eight = parse_document(text, "bench.yaml");
+  std::array<double, 5> times{};
+  for (double& time : times) {
+    const double alone = median_seconds(1, [&] { static_cast<void>(simulate_sweep(one)); });
+    time = median_seconds(1, [&] { static_cast<void>(simulate_sweep(eight)); }) / alone;
+  }
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
 }
 
 constexpr std::string_view kSearch = R"(
@@ -223,6 +250,14 @@ std::vector<Figure> pipeline_figures() {
          .unit = "s",
          .required = allocator == "ideal" ? "<= 0.35" : "<= 0.8"});
   }
+  figures.push_back({.name = "sweep.eight_devices",
+                     .value = times_of_one(kEightDevices),
+                     .unit = "times one",
+                     .required = "<= 1.5"});
+  figures.push_back({.name = "sweep.eight_capacities",
+                     .value = times_of_one(kEightCapacities),
+                     .unit = "times one",
+                     .required = "<= 1.3"});
   figures.push_back({.name = "trace.llama_2_7b_chrome",
                      .value = chrome_trace_seconds(environment, torch) * 1e3,
                      .unit = "ms"});

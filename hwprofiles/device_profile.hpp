@@ -6,6 +6,8 @@
 
 #include <array>
 #include <cstddef>
+#include <functional>
+#include <list>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -278,11 +280,25 @@ class ProfileCache {
   // Returns the decoded profile, which read() returns as a document.
   [[nodiscard]] const DeviceProfile& decoded(const std::string& file,
                                              std::span<const std::string> folders);
+  // Returns the profile with changes laid over it, decoded; the last few are kept.
+  [[nodiscard]] DeviceProfile changed(const std::string& file, std::span<const std::string> folders,
+                                      const Value& changes);
+  // Returns the file that a name means, which `find` looks up when it is first asked for.
+  [[nodiscard]] std::string file_of(const std::string& name,
+                                    const std::function<std::string()>& find);
 
  private:
+  struct Changed {
+    std::string file;
+    Value changes;
+    DeviceProfile profile;
+  };
+
   std::mutex mutex_;
   std::map<std::string, Value> profiles_;  // documents by the path of their file
   std::map<std::string, DeviceProfile> decoded_;
+  std::map<std::string, std::string> files_;  // by the name in the scenario
+  std::list<Changed> changed_;                // used last first
 };
 
 // Loads `a100-sxm-80gb` from the first of `folders` that has it, or a file by its path

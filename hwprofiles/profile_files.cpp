@@ -24,6 +24,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kExtension = ".yaml";
+// Profiles with changes that are kept: the values of a swept key, each some 20 KiB.
+constexpr std::size_t kMostChanged = 64;
 constexpr std::string_view kOverridden = "overridden by the scenario";
 
 // Returns the file of a profile. `beside` is the folder of the file that named it, tried first for
@@ -178,17 +180,42 @@ const DeviceProfile& ProfileCache::decoded(const std::string& file,
   return decoded_.emplace(file, decode_device_profile(Decoder(profile))).first->second;
 }
 
+std::string ProfileCache::file_of(const std::string& name,
+                                  const std::function<std::string()>& find) {
+  const std::lock_guard lock(mutex_);
+  const auto known = files_.find(name);
+  if (known != files_.end()) return known->second;
+  return files_.emplace(name, find()).first->second;
+}
+
+DeviceProfile ProfileCache::changed(const std::string& file, std::span<const std::string> folders,
+                                    const Value& changes) {
+  const Value& profile = read(file, folders);
+  const std::lock_guard lock(mutex_);
+  const auto known = std::find_if(changed_.begin(), changed_.end(), [&](const Changed& entry) {
+    return entry.file == file && says_the_same(entry.changes, changes);
+  });
+  if (known != changed_.end()) {
+    changed_.splice(changed_.begin(), changed_, known);
+    return known->profile;
+  }
+  const Value merged = profile_files_detail::lay_over(
+      profile, changes, std::string(profile_files_detail::kOverridden));
+  changed_.push_front({file, changes, decode_device_profile(Decoder(merged, "hardware"))});
+  if (changed_.size() > profile_files_detail::kMostChanged) changed_.pop_back();
+  return changed_.front().profile;
+}
+
 DeviceProfile load_device_profile(const std::string& name_or_path,
                                   std::span<const std::string> folders, const Value* overrides,
                                   const Location& named_at, ProfileCache* cache) {
-  const std::string file = profile_files_detail::find_profile(name_or_path, folders, {}, named_at);
   ProfileCache fresh;
   ProfileCache& profiles = cache != nullptr ? *cache : fresh;
-  if (overrides == nullptr) return profiles.decoded(file, folders);
-  const Value& profile = profiles.read(file, folders);
-  const Value changed = profile_files_detail::lay_over(
-      profile, *overrides, std::string(profile_files_detail::kOverridden));
-  return decode_device_profile(Decoder(changed, "hardware"));
+  const std::string file = profiles.file_of(name_or_path, [&] {
+    return profile_files_detail::find_profile(name_or_path, folders, {}, named_at);
+  });
+  return overrides == nullptr ? profiles.decoded(file, folders)
+                              : profiles.changed(file, folders, *overrides);
 }
 
 }  // namespace tidemark

@@ -253,6 +253,7 @@ int SweepCommand::execute(const Console& console) const {
   };
   if (report.wants_detail()) {
     listener.detail = [&](std::size_t i, const SimulatedPoint& point) { report.add(i, point); };
+    listener.every_detail = false;  // a chart that is missing is drawn at the end
   }
   std::vector<PointResult> points;
   {

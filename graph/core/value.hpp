@@ -44,6 +44,10 @@ struct Value::Entry {
   Value value;
 };
 
+// Whether two values say the same, wherever they stand. Mappings agree in the order of their keys,
+// too.
+[[nodiscard]] bool says_the_same(const Value& a, const Value& b);
+
 // Returns "'many'", "a list", "null": the value as an error names it.
 [[nodiscard]] std::string found(const Value& value);
 

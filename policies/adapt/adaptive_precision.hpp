@@ -21,6 +21,7 @@ class AdaptivePrecision final : public ForwardRewrite {
   [[nodiscard]] std::string_view name() const override { return "precision_by_block"; }
   [[nodiscard]] ForwardStage stage() const override { return ForwardStage::kPrecision; }
   [[nodiscard]] std::optional<Bytes> budget() const override { return budget_; }
+  [[nodiscard]] bool looks_at_capacity() const override { return !budget_; }
   [[nodiscard]] bool set_budget(Bytes budget) override {
     budget_ = budget;
     return true;

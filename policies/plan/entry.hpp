@@ -19,7 +19,7 @@ namespace tidemark {
 struct PlanPolicy;  // policies/solver/plan_policy.hpp
 
 // The number of the interface of policies/plan; a plugin built for another is refused.
-inline constexpr std::uint32_t kPolicyAbi = 29;
+inline constexpr std::uint32_t kPolicyAbi = 30;
 
 using AnyPolicy = std::variant<std::unique_ptr<ForwardRewrite>, std::unique_ptr<TrainingRewrite>,
                                std::unique_ptr<ResidencyPolicy>, std::unique_ptr<SequencePolicy>,

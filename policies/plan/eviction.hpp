@@ -73,6 +73,7 @@ class EvictionPolicy : public Policy {
  public:
   // It decides nothing before the step runs.
   [[nodiscard]] bool decides_by_structure() const final { return true; }
+  [[nodiscard]] bool looks_at_capacity() const final { return true; }
   // Returns a policy with the same settings. Each run follows its allocations with a copy of its
   // own, so that several runs may share the one of a scenario.
   [[nodiscard]] virtual std::unique_ptr<EvictionPolicy> copy() const = 0;

@@ -42,6 +42,9 @@ class Policy {
   // (graph/analysis/same_structure.hpp) and the text of its parameters: not from sizes, times, the
   // device or trial runs. It is then asked once for all graphs of a structure.
   [[nodiscard]] virtual bool decides_by_structure() const { return false; }
+  // Whether it may decide otherwise on a device that differs in its capacity alone: by a budget
+  // that is the device's, or by trial runs. A run of the step then answers for no other capacity.
+  [[nodiscard]] virtual bool looks_at_capacity() const { return !decides_by_structure(); }
   // Returns a sentence where the policy does less than its name suggests; empty otherwise.
   [[nodiscard]] virtual std::string_view remark() const { return {}; }
 };

@@ -46,6 +46,8 @@ class ForwardRewrite : public Policy {
  public:
   // It decides nothing once the step is there.
   [[nodiscard]] bool decides_by_structure() const final { return true; }
+  // One that asks the trial for its capacity says so.
+  [[nodiscard]] bool looks_at_capacity() const override { return false; }
   [[nodiscard]] virtual ForwardStage stage() const = 0;
   [[nodiscard]] virtual Graph apply(const Graph& graph, const RewriteContext& context) const = 0;
   // Returns a rewrite of a later stage that belongs to this one; null where there is none.
@@ -59,6 +61,7 @@ class ForwardRewrite : public Policy {
 
 class TrainingRewrite : public Policy {
  public:
+  [[nodiscard]] bool looks_at_capacity() const override { return false; }
   [[nodiscard]] virtual TrainingStage stage() const = 0;
   // Changes the graph in place: rewrites add operators and storages, ids stay what they are.
   virtual void apply(TrainingGraph& graph, const RewriteContext& context) const = 0;

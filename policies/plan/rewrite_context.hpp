@@ -20,7 +20,8 @@ struct PrecisionRules;  // policies/rewrite/precision.hpp
 class ModelTrial {
  public:
   virtual ~ModelTrial() = default;
-  // Returns the memory that the device has for a step beside the process overhead.
+  // Returns the memory that the device has for a step beside the process overhead. Only for a
+  // rewrite that looks_at_capacity().
   [[nodiscard]] virtual Bytes capacity() const = 0;
   // Returns the peak of live bytes of a step of this model, after the rewrites that follow the one
   // that asks, under the policies that recompute and move values. Memory is unlimited.
@@ -29,8 +30,8 @@ class ModelTrial {
   virtual void note(std::string sentence) = 0;
 };
 
-// Device, framework and precision are absent where parameters are only described, and in tests of
-// rewrites that look at none of them.
+// The device's capacity is the trial's to tell. Device, framework and precision are absent where
+// parameters are only described, and in tests of rewrites that look at none of them.
 struct RewriteContext {
   Mesh mesh;
   const DeviceProfile* device = nullptr;

@@ -52,6 +52,7 @@ class MegatronOffload final : public PrefetchingPolicy {
   MegatronOffload(Prefetch prefetch, Options options)
       : PrefetchingPolicy(prefetch), options_(std::move(options)) {}
   [[nodiscard]] std::string_view name() const override { return "megatron_offload"; }
+  [[nodiscard]] bool looks_at_capacity() const override { return false; }
   [[nodiscard]] std::optional<TrainingSystem> system() const override {
     return TrainingSystem::kMegatron;
   }

@@ -23,6 +23,7 @@ class OffloadActivations final : public PrefetchingPolicy {
   OffloadActivations(Prefetch prefetch, double fraction, Bytes min_bytes)
       : PrefetchingPolicy(prefetch), fraction_(fraction), min_bytes_(min_bytes) {}
   [[nodiscard]] std::string_view name() const override { return "offload_activations"; }
+  [[nodiscard]] bool looks_at_capacity() const override { return false; }
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override;
 
  private:

@@ -19,6 +19,7 @@ class OffloadCheckpoints final : public PrefetchingPolicy {
   OffloadCheckpoints(Prefetch prefetch, bool smart, int buffers, Bytes min_bytes)
       : PrefetchingPolicy(prefetch), smart_(smart), buffers_(buffers), min_bytes_(min_bytes) {}
   [[nodiscard]] std::string_view name() const override { return "offload_checkpoints"; }
+  [[nodiscard]] bool looks_at_capacity() const override { return false; }
 
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
     const std::vector<std::vector<BlockSpan>> spans = block_spans(context);

@@ -25,6 +25,7 @@ class Stronghold final : public PrefetchingPolicy {
   Stronghold(Prefetch prefetch, int window, Bytes min_bytes)
       : PrefetchingPolicy(prefetch), window_(window), min_bytes_(min_bytes) {}
   [[nodiscard]] std::string_view name() const override { return "stronghold"; }
+  [[nodiscard]] bool looks_at_capacity() const override { return false; }
 
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
     const std::vector<SavedGap> saved = saved_gaps(context, min_bytes_);

@@ -24,6 +24,7 @@ class TransformerEngineOffload final : public PrefetchingPolicy {
   TransformerEngineOffload(Prefetch prefetch, int layers, SmallestMoved smallest)
       : PrefetchingPolicy(prefetch), layers_(layers), smallest_(smallest) {}
   [[nodiscard]] std::string_view name() const override { return "te_offload"; }
+  [[nodiscard]] bool looks_at_capacity() const override { return false; }
 
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
     const int all = context.graph.blocks;

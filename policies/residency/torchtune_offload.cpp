@@ -27,6 +27,7 @@ class TorchtuneOffload final : public PrefetchingPolicy {
         streams_(streams),
         min_bytes_(min_bytes) {}
   [[nodiscard]] std::string_view name() const override { return "torchtune_offload"; }
+  [[nodiscard]] bool looks_at_capacity() const override { return false; }
 
   void plan_movement(const PolicyContext& context, ResidencyPlan& plan) const override {
     const std::vector<std::vector<BlockSpan>> spans = block_spans(context);

@@ -1,9 +1,13 @@
 // Builds the models of scenarios, and tells when two are the same.
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
+
+#include <fmt/format.h>
 
 #include "graph/core/decoder.hpp"
 #include "graph/import/cost_graph.hpp"
@@ -35,6 +39,15 @@ Graph build_forward_graph(const ModelReference& model, const ModelOptions& optio
   if (model.kind == ModelKind::kLayers) return build_layers(model, options);
   const ModelPreset& preset = find_preset(model.name, model.location, "model");
   return preset.build(Decoder(model.overrides, "model"), options);
+}
+
+Value without_capacity(Value hardware) {
+  Value* hbm = hardware.find("hbm");
+  if (hbm == nullptr) return hardware;
+  std::erase_if(hbm->entries, [](const Value::Entry& entry) { return entry.key == "capacity"; });
+  if (hbm->entries.empty())
+    std::erase_if(hardware.entries, [](const Value::Entry& entry) { return entry.key == "hbm"; });
+  return hardware;
 }
 
 }  // namespace
@@ -81,7 +94,25 @@ std::string training_key(const Value& document, const Scenario& scenario) {
   }
   // A rewrite may look at the device.
   if (const Value* hardware = document.find("hardware"); rewrites && hardware != nullptr) {
-    key += as_json(*hardware);
+    const bool by_capacity = std::any_of(
+        scenario.policies.begin(), scenario.policies.end(), [](const AnyPolicy& policy) {
+          return rewrites_model(policy) && policy_of(policy).looks_at_capacity();
+        });
+    key += as_json(by_capacity ? *hardware : build_model_detail::without_capacity(*hardware));
+  }
+  return key;
+}
+
+std::string run_key(const Value& document, const Scenario& scenario) {
+  // The first two are in training_key, the rest changes no run.
+  static constexpr std::array<std::string_view, 7> kOthers{"model", "training",  "name", "report",
+                                                           "goal",  "published", "sweep"};
+  std::string key = scenario.training_key;
+  for (const Value::Entry& entry : document.entries) {
+    if (std::find(kOthers.begin(), kOthers.end(), entry.key) != kOthers.end()) continue;
+    const Value value =
+        entry.key == "hardware" ? build_model_detail::without_capacity(entry.value) : entry.value;
+    key += fmt::format("{} {}\n", entry.key, as_json(value));
   }
   return key;
 }

@@ -43,6 +43,8 @@ void decode_policies(const Decoder& scenario, const Environment& environment, Sc
 // Returns the text that the model, its training and its rewrites follow from: equal for equal
 // models. `scenario` is `document` decoded.
 [[nodiscard]] std::string training_key(const Value& document, const Scenario& scenario);
+// Returns Scenario::run_key. `scenario` is `document` decoded, with its training_key.
+[[nodiscard]] std::string run_key(const Value& document, const Scenario& scenario);
 
 // Returns the keys of a scenario.
 [[nodiscard]] std::span<const std::string_view> scenario_keys();

@@ -266,6 +266,7 @@ Scenario decode_scenario(const Value& document, const Environment& environment) 
   decode_turns(document, environment, result);
   result.may_detach = may_detach(result);
   result.training_key = training_key(document, result);
+  result.run_key = run_key(document, result);
   result.report =
       decode_scenario_detail::decode_report(scenario, result.allocator->traits(), environment);
   if (scenario.has("published")) require_published_list(scenario.value());

@@ -41,6 +41,9 @@ struct ReportOptions {
 struct Scenario : StepSpec {
   ModelReference model;
   ReportOptions report;
+  // Scenarios with equal keys differ at most in their names, in what is reported about them, and in
+  // the capacity of their device.
+  std::string run_key;
   // Location of `memory_elastic`, which is a study of several steps and decides nothing in one.
   std::optional<Location> elastic;
 };

@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,6 +13,7 @@
 #include "scenarios/read/located_error.hpp"
 #include "scenarios/studies/parallel.hpp"
 #include "scenarios/studies/shared_models.hpp"
+#include "scenarios/studies/shared_runs.hpp"
 #include "scenarios/studies/simulate_point.hpp"
 #include "scenarios/studies/smaller_budget.hpp"
 
@@ -25,13 +27,26 @@ struct Point {
   std::optional<UserError> error;  // reason why an override cannot be applied
 };
 
+// What the points of a sweep share.
+struct Shared {
+  SharedModels models;
+  SharedRuns runs;
+};
+
+// `run_key`, if given, receives the key under which the result may be kept in `shared.runs`; the
+// point then takes over the figures of an equal step.
 SimulatedPoint run_point(const Value& base, const Point& point, bool alone,
-                         const Environment& environment, SharedModels& models,
-                         const PointRequest& request) {
+                         const Environment& environment, Shared& shared,
+                         const PointRequest& request, std::string* run_key = nullptr) {
   if (point.error) return error_row(base, *point.error);
   return work_on_point(
-      base, point.overrides, alone, environment, models,
+      base, point.overrides, alone, environment, shared.models,
       [&](const Value& document, Scenario scenario, std::shared_ptr<const TrainedModel> model) {
+        if (run_key != nullptr) {
+          *run_key = shared_run_key(scenario);
+          if (std::optional<PointResult> known = shared.runs.find(*run_key, scenario))
+            return SimulatedPoint{.result = std::move(*known), .detail = {}, .mistake = {}};
+        }
         return simulate_point(document, std::move(scenario), std::move(model), environment,
                               request);
       });
@@ -131,9 +146,9 @@ void refuse_shared(const std::vector<PointResult>& results, const Value& base,
                    const std::vector<Point>& points, const std::vector<bool>& wanted,
                    const Environment& environment) {
   const PointRequest request{.options = {.smallest_capacity = false}};
-  SharedModels models;
+  Shared shared;
   const std::optional<UserError> own =
-      run_point(base, {}, false, environment, models, request).mistake;
+      run_point(base, {}, false, environment, shared, request).mistake;
   if (!own) return;
   const std::string text = own->what();
   // A mistake at the same place is the scenario's, whatever the points change.
@@ -144,7 +159,7 @@ void refuse_shared(const std::vector<PointResult>& results, const Value& base,
   };
   for (std::size_t i = 0; i < points.size(); ++i) {
     if (!wanted.empty() && !wanted[i]) {
-      const SimulatedPoint other = run_point(base, points[i], false, environment, models, request);
+      const SimulatedPoint other = run_point(base, points[i], false, environment, shared, request);
       if (!is_same(other.mistake, *own) || !has(other.result.error, points[i].overrides)) return;
     } else if (!has(results[i].error, results[i].overrides)) {
       return;
@@ -189,7 +204,9 @@ std::vector<PointResult> simulate_points(const Value& document, const Environmen
   const auto total = wanted.empty()
                          ? points.size()
                          : static_cast<std::size_t>(std::count(wanted.begin(), wanted.end(), true));
-  SharedModels models;
+  simulate_points_detail::Shared shared;
+  // A run that is to be seen cannot be another's.
+  const bool shares_runs = !listener.detail || !listener.every_detail;
   std::vector<PointResult> results(points.size());
   simulate_points_detail::FinishedPoints finished(results, listener);
   std::size_t done = 0;
@@ -200,14 +217,16 @@ std::vector<PointResult> simulate_points(const Value& document, const Environmen
       const PointRequest request{.options = options,
                                  .smaller_budget = run.smaller_budget(),
                                  .detailed = static_cast<bool>(listener.detail)};
-      SimulatedPoint point = run.better(
-          simulate_points_detail::run_point(base, points[i], alone, environment, models, request));
+      std::string run_key;
+      SimulatedPoint point = run.better(simulate_points_detail::run_point(
+          base, points[i], alone, environment, shared, request, shares_runs ? &run_key : nullptr));
       if (!is_wanted(i)) continue;
       const std::optional<UserError> mistake = alone ? std::nullopt : point.mistake;
       point.result.overrides = std::move(points[i].overrides);
       if (point.detail != nullptr) listener.detail(i, point);
       if (!alone) simulate_points_detail::keep_shown_figures(point.result);
       results[i] = std::move(point.result);
+      shared.runs.keep(run_key, results[i]);
       const std::lock_guard lock(mutex);
       ++done;
       finished.add(i, mistake);

@@ -31,6 +31,9 @@ struct PointsListener {
   // a time. Where a plan for less memory stands in, it is that plan's run. The run is freed
   // afterwards.
   std::function<void(std::size_t index, const SimulatedPoint&)> detail;
+  // Whether `detail` is to receive each of them: a point whose figures follow from a run on a
+  // device of another capacity is then run all the same.
+  bool every_detail = true;
 };
 
 // Simulates points of a document, on `threads` threads over shared models; a point that fails is a

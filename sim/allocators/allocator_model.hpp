@@ -82,6 +82,7 @@ struct CallRun {
 struct CalledSteps {
   std::vector<StepReserved> steps;
   std::optional<int> fails_in;  // the step that ran out of memory
+  bool retried = false;         // a request was met only after cached memory was released
 };
 
 // An option of the allocator set to another value, as in a scenario's `allocator`.

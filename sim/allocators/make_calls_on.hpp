@@ -48,7 +48,7 @@ class CallLoop {
       const AllocationId name(call.allocation().index() + half * names_);
       if (call.frees()) {
         allocator_.free(name);
-      } else if (!allocate(name, on_.program.allocations[call.allocation()].bytes)) {
+      } else if (!allocate(name, on_.program.allocations[call.allocation()].bytes, result)) {
         result.fails_in = static_cast<int>(result.steps.size()) - 1;
         return false;
       }
@@ -58,8 +58,9 @@ class CallLoop {
     return true;
   }
 
-  bool allocate(AllocationId name, Bytes bytes) {
+  bool allocate(AllocationId name, Bytes bytes, CalledSteps& result) {
     if (allocator_.allocate(name, bytes).ok) return true;
+    result.retried = true;
     static_cast<void>(allocator_.release_cached());
     return allocator_.allocate_again(name, bytes).ok;
   }

@@ -156,6 +156,11 @@ class ForwardRewrites {
    public:
     Trial(const ForwardRewrites& all, std::size_t i) : all_(all), i_(i) {}
     [[nodiscard]] Bytes capacity() const override {
+      const ForwardRewrite& rewrite = *all_.rewrites_[i_];
+      if (!rewrite.looks_at_capacity()) {
+        throw InternalError(fmt::format(
+            "'{}' asks for the capacity, but says that it does not look at it", rewrite.name()));
+      }
       return all_.spec_.device.hbm.capacity - process_overhead(all_.spec_);
     }
     [[nodiscard]] Bytes live_peak(const Graph& graph) const override {

@@ -56,6 +56,7 @@ ConvergenceSearch find_convergence(LongerPrograms& longer, const Compiled& compi
                         : make_calls(spec, compiled, calls, capacity, limit);
     if (called && !called->fails_in) {
       found.steps = std::move(called->steps);
+      found.retried = called->retried;
       found.step = converged_step(found.steps);
       return search;
     }
@@ -69,6 +70,7 @@ ConvergenceSearch find_convergence(LongerPrograms& longer, const Compiled& compi
     Scratch other;
     const RunResult run = run_compiled(spec, *program, other, capacity, true);
     found.steps = reserved_by_step(program->program, program->order, other);
+    found.retried = run.retries > 0;
     if (run.status != RunStatus::kCompleted) {
       found.fails_in = convergence_detail::failing_step(*program, run);
       search.failing = program;

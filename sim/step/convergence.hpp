@@ -23,6 +23,9 @@ struct Convergence {
   std::optional<int> step;
   // The step that runs out of memory where the configured ones fit: a point with it does not fit.
   std::optional<int> fails_in;
+  // A step beyond the configured ones released cached memory to go on: with more memory the steps
+  // would reserve more. Not in documents.
+  bool retried = false;
 };
 
 // Programs of the same step that run it more often than configured, each compiled once.
