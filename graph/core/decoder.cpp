@@ -197,7 +197,7 @@ T Decoder::read(const Value& value, const Range& range, const std::string& path)
 }
 
 void Decoder::note(std::string_view key, std::string type, std::string default_value,
-                   std::string range) const {
+                   std::string range, Range limits) const {
   const std::string name = path_of(key);
   for (const ParameterNote& known : *notes_) {
     if (known.name == name) return;
@@ -205,14 +205,15 @@ void Decoder::note(std::string_view key, std::string type, std::string default_v
   notes_->push_back({.name = name,
                      .type = std::move(type),
                      .default_value = std::move(default_value),
-                     .range = std::move(range)});
+                     .range = std::move(range),
+                     .limits = limits});
 }
 
 template <class T>
 T Decoder::required(std::string_view key, Range range) const {
   using Rules = ScalarRules<T>;
   if (notes_ != nullptr) {
-    note(key, std::string(Rules::type_name()), "", Rules::range_note(range));
+    note(key, std::string(Rules::type_name()), "", Rules::range_note(range), range);
     return Rules::lowest_legal(range);
   }
   return read<T>(require(key, Rules::expectation(range)), range, path_of(key));
@@ -222,7 +223,8 @@ template <class T>
 T Decoder::optional(std::string_view key, T fallback, Range range) const {
   using Rules = ScalarRules<T>;
   if (notes_ != nullptr) {
-    note(key, std::string(Rules::type_name()), Rules::write(fallback), Rules::range_note(range));
+    note(key, std::string(Rules::type_name()), Rules::write(fallback), Rules::range_note(range),
+         range);
     return fallback;
   }
   const Value* value = ask(key);
@@ -234,7 +236,7 @@ template <class T>
 std::optional<T> Decoder::maybe(std::string_view key, Range range) const {
   using Rules = ScalarRules<T>;
   if (notes_ != nullptr) {
-    note(key, std::string(Rules::type_name()), "none", Rules::range_note(range));
+    note(key, std::string(Rules::type_name()), "none", Rules::range_note(range), range);
     return std::nullopt;
   }
   const Value* value = ask(key);
@@ -246,7 +248,7 @@ template <class T>
 std::vector<T> Decoder::list(std::string_view key, Range range) const {
   using Rules = ScalarRules<T>;
   if (notes_ != nullptr) {
-    note(key, fmt::format("list of {}", Rules::type_name()), "[]", Rules::range_note(range));
+    note(key, fmt::format("list of {}", Rules::type_name()), "[]", Rules::range_note(range), range);
     return {};
   }
   std::vector<T> list;
@@ -275,7 +277,7 @@ std::vector<T> Decoder::optional_list(std::string_view key, std::vector<T> fallb
     for (const T& value : fallback)
       written.push_back(Rules::write(value));
     note(key, fmt::format("list of {}", Rules::type_name()),
-         fmt::format("[{}]", fmt::join(written, ", ")), Rules::range_note(range));
+         fmt::format("[{}]", fmt::join(written, ", ")), Rules::range_note(range), range);
     return fallback;
   }
   return has(key) ? list<T>(key, range) : fallback;

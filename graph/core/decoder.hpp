@@ -32,6 +32,7 @@ struct ParameterNote {
   std::string type;           // "integer", "number", "true or false", "text", "word", "size", ...
   std::string default_value;  // empty when required; "none" when it may be left out
   std::string range;          // ">= 1", "0 to 1", "math | flash"; empty when free
+  Range limits;               // of a number, and of the numbers of a list
 };
 
 // A view of one value of a document together with its path. Cheap to copy; the document must live
@@ -109,8 +110,8 @@ class Decoder {
   [[nodiscard]] T read(const Value& value, const Range& range, const std::string& path) const;
   [[nodiscard]] std::string read_word(const Value& value, std::span<const std::string_view> words,
                                       const std::string& path) const;
-  void note(std::string_view key, std::string type, std::string default_value,
-            std::string range) const;
+  void note(std::string_view key, std::string type, std::string default_value, std::string range,
+            Range limits = {}) const;
 
   const Value* value_ = nullptr;    // null when absent
   const Value* nearest_ = nullptr;  // the closest enclosing value that is there, for locations

@@ -48,6 +48,8 @@ void decode_policies(const Decoder& scenario, const Environment& environment, Sc
 
 // Returns the keys of a scenario.
 [[nodiscard]] std::span<const std::string_view> scenario_keys();
+// Returns the formats that `report` may list.
+[[nodiscard]] std::span<const std::string_view> report_format_words();
 // Returns the keys of `training`, those of later versions included.
 [[nodiscard]] std::vector<std::string> training_keys();
 

@@ -27,6 +27,9 @@ constexpr std::array<std::string_view, 14> kScenarioKeys{
     "version",        "name",     "extends", "model",  "hardware", "training",  "allocator",
     "host_allocator", "policies", "sweep",   "report", "compare",  "published", "goal"};
 
+constexpr std::array<std::string_view, 8> kReportFormats{
+    "csv", "json", "html", "chrome_trace", "torch_snapshot", "svg", "perfetto", "sqlite"};
+
 // Accepts the known keys and no others: a misspelt key is reported before the key that it leaves
 // absent.
 void check_keys(const Decoder& scenario) {
@@ -205,12 +208,10 @@ void decode_host_allocator(const Decoder& scenario, Scenario& result) {
 
 ReportOptions decode_report(const Decoder& scenario, const AllocatorTraits& allocator,
                             const Environment& environment) {
-  static constexpr std::array<std::string_view, 8> kFormats{
-      "csv", "json", "html", "chrome_trace", "torch_snapshot", "svg", "perfetto", "sqlite"};
   const Decoder report = scenario.optional_child("report");
   ReportOptions options{.directory = report.optional<std::string>("dir", ""),
                         .formats = report.list<std::string>("formats")};
-  const std::vector<std::string> words(kFormats.begin(), kFormats.end());
+  const std::vector<std::string> words(kReportFormats.begin(), kReportFormats.end());
   for (std::size_t i = 0; i < options.formats.size(); ++i) {
     const std::string& format = options.formats[i];
     if (format == "torch_snapshot" && !allocator.keeps_torch_history) {
@@ -225,7 +226,8 @@ ReportOptions decode_report(const Decoder& scenario, const AllocatorTraits& allo
       throw UserError(report.value().find("formats")->items[i].location,
                       fmt::format("report.formats[{}]", i), missing->second);
     }
-    if (std::find(kFormats.begin(), kFormats.end(), format) != kFormats.end()) continue;
+    if (std::find(kReportFormats.begin(), kReportFormats.end(), format) != kReportFormats.end())
+      continue;
     std::string hint = did_you_mean(format, words);
     if (format == "pdf") hint = "; svg writes each picture as PDF, too";
     if (hint.empty()) hint = fmt::format("; formats: {}", fmt::join(words, ", "));
@@ -243,6 +245,10 @@ ReportOptions decode_report(const Decoder& scenario, const AllocatorTraits& allo
 
 std::span<const std::string_view> scenario_keys() {
   return decode_scenario_detail::kScenarioKeys;
+}
+
+std::span<const std::string_view> report_format_words() {
+  return decode_scenario_detail::kReportFormats;
 }
 
 Scenario decode_scenario(const Value& document, const Environment& environment) {

@@ -9,62 +9,15 @@
 
 #include "graph/models/preset.hpp"
 #include "scenarios/read/decode_parts.hpp"
+#include "scenarios/read/elastic_options.hpp"
 #include "scenarios/read/environment.hpp"
+#include "scenarios/read/schema_parts.hpp"
 
 namespace tidemark {
 namespace schema_detail {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json types(std::initializer_list<const char*> names) {
-  Json list = Json::array();
-  for (const char* name : names)
-    list.push_back(name);
-  return {{"type", std::move(list)}};
-}
-
-// Returns the words of "math | flash".
-Json words_of(std::string_view range) {
-  Json words = Json::array();
-  while (!range.empty()) {
-    const std::size_t end = range.find(" | ");
-    words.push_back(std::string(range.substr(0, end)));
-    range.remove_prefix(end == std::string_view::npos ? range.size() : end + 3);
-  }
-  return words;
-}
-
-// Returns the schema of one parameter. Words and lists may have long forms, which the note of a
-// parameter does not tell; null is the same as leaving a key out.
-Json parameter(const ParameterNote& note) {
-  Json schema;
-  if (note.type == "true or false") {
-    schema = types({"boolean", "null"});
-  } else if (note.type == "true, false or integer") {
-    schema = types({"boolean", "integer", "string", "null"});
-  } else if (note.type == "integer") {
-    schema = types({"integer", "string", "null"});  // 1_000_000 is a text to JSON
-  } else if (note.type == "number") {
-    schema = types({"number", "string", "null"});
-  } else if (note.type == "word" && !note.range.empty()) {
-    schema = {{"anyOf", Json::array({Json{{"enum", words_of(note.range)}},
-                                     types({"object", "array", "boolean", "number", "null"})})}};
-  } else if (note.type.starts_with("list of")) {
-    schema = types({"array", "string", "number", "null"});
-  } else {
-    schema = types({"string", "number", "object", "array", "null"});  // texts, and units
-  }
-  std::string hint;
-  if (!note.range.empty() && note.type != "word") hint = note.range;
-  if (note.default_value.empty()) {
-    hint += hint.empty() ? "required" : ", required";
-  } else if (note.default_value != "none") {
-    hint += fmt::format("{}default {}", hint.empty() ? "" : ", ", note.default_value);
-  }
-  if (!hint.empty()) schema["description"] = hint;
-  return schema;
-}
 
 // Returns an object with the noted parameters. `start` is taken off the names; what lies deeper is
 // left out.
@@ -74,7 +27,8 @@ Json object(const std::vector<ParameterNote>& notes, std::string_view start, boo
     std::string_view name = note.name;
     if (!name.starts_with(start)) continue;
     name.remove_prefix(start.size());
-    if (name.find('.') == std::string_view::npos) properties[std::string(name)] = parameter(note);
+    if (name.find('.') == std::string_view::npos)
+      properties[std::string(name)] = parameter_schema(note);
   }
   return {
       {"type", "object"}, {"properties", std::move(properties)}, {"additionalProperties", others}};
@@ -127,7 +81,7 @@ Json policies(const Environment& environment) {
     schema["description"] = std::string(entry.summary);
     each[name] = std::move(schema);
   }
-  each["memory_elastic"] = types({"object", "null"});
+  each["memory_elastic"] = object(elastic_parameters(), "", true);
   const Json listed{{"type", "object"},
                     {"properties", std::move(each)},
                     {"additionalProperties", false},
@@ -141,36 +95,24 @@ Json policies(const Environment& environment) {
 
 nlohmann::ordered_json scenario_schema(const Environment& environment) {
   using schema_detail::Json;
-  using schema_detail::types;
-  Json presets = Json::array();
-  for (const ModelPreset& preset : all_presets())
-    presets.push_back(preset.name);
   Json properties = Json::object();
   for (const std::string_view key : scenario_keys())
     properties[std::string(key)] = Json::object();
   properties["version"] = Json{{"const", 1}};
-  properties["name"] = types({"string", "number", "null"});
-  properties["extends"] = types({"string"});
-  properties["model"] = Json{{"description", "a preset, a path, or a mapping"},
-                             {"anyOf", Json::array({types({"string", "object"})})},
-                             {"examples", std::move(presets)}};
-  properties["hardware"] = Json{{"description", "a GPU, or a mapping with gpu, count and figures"},
-                                {"anyOf", Json::array({types({"string", "object"})})},
-                                {"examples", gpu_names(environment)}};
+  properties["name"] = json_types({"string", "number", "null"});
+  properties["extends"] = json_types({"string"});
+  properties["model"] = model_schema();
+  properties["hardware"] = hardware_schema(environment);
   properties["training"] = schema_detail::training(environment);
   properties["training"]["type"] = Json::array({"object", "null"});
   properties["allocator"] = schema_detail::allocator(environment);
   properties["host_allocator"] = Json{{"enum", {"exact", "pool", "torch", nullptr}}};
   properties["policies"] = schema_detail::policies(environment);
-  properties["sweep"] = Json{{"type", {"object", "null"}},
-                             {"properties",
-                              {{"matrix", types({"object", "null"})},
-                               {"include", types({"array", "null"})},
-                               {"exclude", types({"array", "null"})}}},
-                             {"additionalProperties", false}};
-  for (const char* key : {"compare", "goal", "report"})
-    properties[key] = types({"object", "null"});
-  properties["published"] = types({"array", "null"});
+  properties["sweep"] = sweep_schema();
+  properties["compare"] = compare_schema();
+  properties["goal"] = goal_schema();
+  properties["report"] = report_schema();
+  properties["published"] = published_schema();
   return {{"$schema", "http://json-schema.org/draft-07/schema#"},
           {"title", "Scenario of Tidemark, version 1"},
           {"type", "object"},

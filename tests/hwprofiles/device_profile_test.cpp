@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include "graph/core/document.hpp"
 #include "graph/core/errors.hpp"
@@ -51,7 +52,8 @@ bool contains(const std::string& text, const std::string& part) {
 class TemporaryFolder {
  public:
   explicit TemporaryFolder(const std::string& name)
-      : path_(std::filesystem::temp_directory_path() / ("tidemark_" + name)) {
+      : path_(std::filesystem::temp_directory_path() /
+              ("tidemark_" + std::to_string(getpid()) + "_" + name)) {
     std::filesystem::create_directories(path_);
   }
   ~TemporaryFolder() { std::filesystem::remove_all(path_); }

@@ -5,6 +5,8 @@
 #include <fstream>
 #include <string>
 
+#include <unistd.h>
+
 #include "graph/core/errors.hpp"
 #include "scenarios/read/environment.hpp"
 #include "scenarios/read/scenario.hpp"
@@ -15,7 +17,8 @@ namespace tidemark {
 class ScenarioFolder {
  public:
   explicit ScenarioFolder(const std::string& name)
-      : path_(std::filesystem::temp_directory_path() / ("tidemark_scenarios_" + name)) {
+      : path_(std::filesystem::temp_directory_path() /
+              ("tidemark_scenarios_" + std::to_string(getpid()) + "_" + name)) {
     std::filesystem::remove_all(path_);
     std::filesystem::create_directories(path_);
   }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -62,17 +63,34 @@ std::string mistake(const Json& value, const Json& schema, const std::string& pa
     });
     if (!fits) return said("keeps to none of several schemas");
   }
-  if (value.is_object() && schema.contains("properties")) {
+  if (value.is_number()) {
+    const auto limit = [&](const char* name, double otherwise) {
+      return schema.contains(name) ? schema[name].get<double>() : otherwise;
+    };
+    const double number = value.get<double>();
+    const double infinity = std::numeric_limits<double>::infinity();
+    if (number < limit("minimum", -infinity) || number <= limit("exclusiveMinimum", -infinity) ||
+        number > limit("maximum", infinity))
+      return said("is beyond its limits");
+  }
+  if (value.is_object()) {
+    for (const Json& key : schema.value("required", Json::array())) {
+      if (!value.contains(key.get<std::string>())) return said("lacks " + key.get<std::string>());
+    }
+    const Json known = schema.value("properties", Json::object());
+    const Json others = schema.value("additionalProperties", Json(true));
     for (const auto& [key, entry] : value.items()) {
-      const bool known = schema["properties"].contains(key);
-      if (!known && schema.value("additionalProperties", true) == false) return said("has " + key);
-      if (!known) continue;
-      const std::string below = mistake(entry, schema["properties"][key], path + '.' + key);
+      if (!known.contains(key) && others == false) return said("has " + key);
+      if (!known.contains(key) && !others.is_object()) continue;
+      const std::string below =
+          mistake(entry, known.contains(key) ? known[key] : others, path + '.' + key);
       if (!below.empty()) return below;
     }
     if (schema.contains("maxProperties") && value.size() > schema["maxProperties"])
       return said("has too many keys");
   }
+  if (value.is_array() && value.size() < schema.value("minItems", std::size_t{0}))
+    return said("is too short");
   if (value.is_array() && schema.contains("items")) {
     for (const Json& item : value) {
       const std::string below = mistake(item, schema["items"], path + "[]");
@@ -127,6 +145,20 @@ TEST_SUITE("unit") {
     CHECK(found("{model: gpt2, hardware: a, policies: [checkpoint_every: {period: 2}]}") == "");
     CHECK(found("{modle: gpt2}") != "");
     CHECK(found("{training: {microbatch: 4}}") != "");
+    CHECK(found("{training: {micro_batch: 0}}") != "");
+    CHECK(found("{training: {dropout: 1.5}}") != "");
+    CHECK(found("{extends: a.yaml, hardware: {count: 8}}") == "");
+    CHECK(found("{hardware: {gpu: a, count: 0}}") != "");
+    CHECK(found("{hardware: {gpu: a, hbm: [80GiB]}}") != "");
+    CHECK(found("{hardware: {gpu: a, hbm: {capacity: 80GiB}}}") == "");
+    CHECK(found("{model: {preset: gpt2, layers: [4]}}") != "");
+    CHECK(found("{sweep: {matrix: {training.micro_batch: 4}}}") != "");
+    CHECK(found("{sweep: {matrix: {training.micro_batch: {from: 1, to: 4, steps: 2}}}}") != "");
+    CHECK(found("{sweep: {matrix: {training.micro_batch: {from: 1, to: 4}}}}") == "");
+    CHECK(found("{goal: {minimise: time.step}}") != "");
+    CHECK(found("{report: {formats: [pdf]}}") != "");
+    CHECK(found("{compare: {policies: [[]], budget: 4}}") != "");
+    CHECK(found("{published: [{figure: time.step, value: 1s}]}") != "");
     CHECK(found("{training: {micro_batch: [4]}}") != "");
     CHECK(found("{training: {precision: fp17}}") != "");
     CHECK(found("{policies: [checkpoint_evry]}") != "");
