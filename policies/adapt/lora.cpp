@@ -305,7 +305,11 @@ class Lora final : public ForwardRewrite {
   }
   [[nodiscard]] std::string_view name() const override { return "lora"; }
   [[nodiscard]] ForwardStage stage() const override { return ForwardStage::kAdapt; }
-  [[nodiscard]] std::optional<DType> model_dtype() const override { return options_.base; }
+  // Layers are quantised from weights of 16 bits, the type of what is left beside them.
+  [[nodiscard]] std::optional<DType> model_dtype(DType low) const override {
+    if (options_.quantised && !options_.quantised->upcasts_rest) return low;
+    return options_.base;
+  }
   [[nodiscard]] const ForwardRewrite* next() const override {
     return quantise_ ? &*quantise_ : nullptr;
   }

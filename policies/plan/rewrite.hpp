@@ -52,9 +52,11 @@ class ForwardRewrite : public Policy {
   [[nodiscard]] virtual Graph apply(const Graph& graph, const RewriteContext& context) const = 0;
   // Returns a rewrite of a later stage that belongs to this one; null where there is none.
   [[nodiscard]] virtual const ForwardRewrite* next() const { return nullptr; }
-  // Returns the type that the model is made in under autocast, where that is not fp32: that of
-  // weights which are loaded in 16 bit, to be frozen.
-  [[nodiscard]] virtual std::optional<DType> model_dtype() const { return std::nullopt; }
+  // Returns the type that the model is made in under autocast to `low`, where that is not fp32:
+  // that of weights which are loaded in 16 bit, to be frozen.
+  [[nodiscard]] virtual std::optional<DType> model_dtype(DType /*low*/) const {
+    return std::nullopt;
+  }
   // Returns how the model is cut into the stages of a pipeline; null where the policy cuts nothing.
   [[nodiscard]] virtual const PipelineOptions* pipeline() const { return nullptr; }
 };

@@ -49,7 +49,8 @@ Graph build_forward(const StepSpec& spec) {
   options.fused_norms = training_system(spec) == TrainingSystem::kMegatron;
   options.keeps_narrow_logits = precision.model != DType::kFloat32 && !precision.master_weights;
   for (const ForwardRewrite* rewrite : policies_of<ForwardRewrite>(spec)) {
-    if (precision.autocast) options.dtype = rewrite->model_dtype().value_or(options.dtype);
+    if (!precision.autocast) continue;
+    options.dtype = rewrite->model_dtype(*precision.autocast).value_or(options.dtype);
   }
   options.dtype = gathered_type(spec).value_or(options.dtype);
   Graph graph = spec.source.forward(options);

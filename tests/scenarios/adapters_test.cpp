@@ -198,6 +198,11 @@ TEST_SUITE("unit") {
       return llama("lora: {rank: 4" + base + "}", 1, "", precision).parameters;
     };
     CHECK(parameters("bf16_autocast", ", base: bf16") == parameters("bf16", ""));
+    // So has what is left beside codes of 4 bits, unless prepare casts it to fp32.
+    CHECK(parameters("bf16_autocast", ", base: nf4") == parameters("bf16", ", base: nf4"));
+    CHECK(parameters("bf16_autocast", ", base: nf4, prepare: true") ==
+          parameters("bf16", ", base: nf4, prepare: true"));
+    CHECK(parameters("bf16", ", base: nf4, prepare: true") > parameters("bf16", ", base: nf4"));
     CHECK(parameters("bf16_autocast", "") > parameters("bf16", ""));
   }
 
