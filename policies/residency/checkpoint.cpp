@@ -10,6 +10,7 @@
 
 #include "graph/core/errors.hpp"
 #include "policies/residency/entries.hpp"
+#include "policies/residency/unpacked.hpp"
 
 namespace tidemark {
 namespace checkpoint_detail {
@@ -195,15 +196,17 @@ ClosedByBackward closed_by_backward(const PolicyContext& context, const BlockReg
 }
 
 // Returns the operator before which the segment is recomputed. The reentrant function does so
-// before any operator of the segment's backward, hooks when the first node of autograd that needs a
-// value unpacks it: before the node's first operator, though that may be one that needs a weight
-// only.
+// before any operator of the segment's backward, hooks when the first node of autograd unpacks
+// anything, though that be a weight: before the node's first operator.
 Position place_of_recomputation(const PolicyContext& context, const BlockRegion& segment,
                                 Position first_use, CheckpointCode code) {
-  const auto place = std::lower_bound(segment.backward.begin(), segment.backward.end(), first_use);
+  auto place = std::lower_bound(segment.backward.begin(), segment.backward.end(), first_use);
   if (place == segment.backward.end() || *place != first_use) return first_use;
   if (code == CheckpointCode::kReentrant) return segment.backward.front();
-  const NodeId node = context.op_at(first_use).node;
+  const std::vector<Position> unpacks = unpacked_in_backward(context, segment);
+  if (!unpacks.empty() && unpacks.front() < first_use)
+    place = std::lower_bound(segment.backward.begin(), place, unpacks.front());
+  const NodeId node = context.op_at(*place).node;
   auto begin = place;
   while (node.valid() && begin != segment.backward.begin() &&
          context.op_at(*std::prev(begin)).node == node) {
@@ -290,6 +293,9 @@ void recompute_segment(const PolicyContext& context, const BlockRegion& segment,
   Position last_use = segment.forward.front();
   for (GapId id : dropped.gaps)
     last_use = std::max(last_use, context.live.gaps[id].to);
+  // The hooks of weights are the same closures.
+  const std::vector<Position> unpacks = unpacked_in_backward(context, segment);
+  if (!unpacks.empty()) last_use = std::max(last_use, unpacks.back());
   const bool reentrant = options.code == CheckpointCode::kReentrant;
   RecomputeGroup group;
   group.recipe = checkpoint_detail::recipe_of(
