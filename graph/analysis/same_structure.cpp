@@ -100,6 +100,7 @@ void add_part(Digest& digest, const StepPart& part) {
 
 void add_rules(Digest& digest, const TrainingGraph& graph) {
   digest.add(graph.loss.value);
+  digest.add_all(graph.leaves, add_id<StorageTag>);
   digest.add_all(graph.module_state, add_id<StorageTag>);
   digest.add(word_of(graph.blocks), word_of(graph.turns));
   digest.add_bytes({graph.has_frames ? 1U : 0U, graph.compiled ? 1U : 0U,

@@ -95,8 +95,10 @@ void GradientTape::hold_variables(OperatorId end) {
     training_.holds.push_back({saved, OperatorId(), named_until, HoldKind::kSaved});
   for (TensorId output : named_outputs())
     hold_content(output, named_until);
-  for (const auto& [gradient, since] : kept_gradients_)
-    training_.holds.push_back({gradient, since, end, HoldKind::kLocal});
+  for (const auto& [gradient, since] : kept_gradients_) {
+    training_.holds.push_back({gradient, since, named_until, HoldKind::kLocal});
+    training_.leaves.push_back(gradient);
+  }
   if (graph_.loss.valid()) hold_content(graph_.loss, named_until);
   const bool holds = options_.hold_output != HoldOutput::kNothing;
   if (graph_.logits.valid() && graph_.loss.valid() && !holds) {
@@ -104,6 +106,12 @@ void GradientTape::hold_variables(OperatorId end) {
   }
   for (const LocalVariable& local : graph_.locals) {
     if (local.only_in_evaluation && graph_.tensors[local.tensor].requires_grad) continue;
+    if (local.leaf) {
+      if (options_.evaluates) continue;
+      training_.leaves.push_back(graph_.tensors[local.tensor].storage);
+      hold_content(local.tensor, named_until);
+      continue;
+    }
     const OperatorId until = local.until.valid() ? forward_operator_[local.until] : end;
     if (local.shared_as.empty() && !local.until.valid()) {
       training_.module_state.push_back(graph_.tensors[local.tensor].storage);
@@ -127,9 +135,9 @@ OperatorId GradientTape::forward_until(std::span<const TensorId> made) const {
 }
 
 // A loop's variables name the output and the loss until the next micro-batch has its own, and with
-// them what is left of the graph: what backward does not reach, and what contexts hold (ctx.tensors
-// of a Python function). The next forward makes the same storages anew, so that the old contents
-// are storages of their own from here on.
+// them what is left of the graph: what backward does not reach, what contexts hold (ctx.tensors of
+// a Python function), and leaves with their .grad. The next forward makes the same storages anew,
+// so that the old contents are storages of their own from here on.
 void GradientTape::keep_outputs() {
   if (!rules_.holds || options_.held_until != HeldUntil::kNextOutput) return;
   if (options_.boundary != nullptr) {
@@ -152,6 +160,11 @@ void GradientTape::keep_outputs() {
     kept.emplace(graph_.tensors[graph_.loss].storage, new_loss);
     for (StorageId context : contexts_)
       kept.emplace(context, new_loss);
+    for (const LocalVariable& local : graph_.locals) {
+      if (local.leaf) kept.emplace(graph_.tensors[local.tensor].storage, new_loss);
+    }
+    for (const auto& [gradient, since] : kept_gradients_)
+      kept.emplace(gradient, new_loss);
   }
   kept_from_ = part.back();
   std::vector<Touch> touches;

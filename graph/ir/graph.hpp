@@ -53,6 +53,9 @@ struct LocalVariable {
   // The model returns it beside or instead of its logits: the training loop says how long its
   // variable names it (HoldOutput).
   bool returned = false;
+  // A leaf that is no parameter: the graph that the loss comes from keeps it, and with it its
+  // .grad, until the training loop drops the loss.
+  bool leaf = false;
 };
 
 struct Graph {

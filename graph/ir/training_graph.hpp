@@ -92,6 +92,8 @@ struct TrainingGraph {
   // model.parameters(), until a rewrite shards them.
   std::vector<UpdatedTensor> updates;
   StorageId loss;  // invalid in a cost graph
+  // Leaves that are no parameters, and their .grad: the loop's variable of the loss keeps them.
+  std::vector<StorageId> leaves;
   // Tensors that turns of a step share, by their names.
   std::vector<std::pair<std::string, StorageId>> named;
   // Modules keep these as attributes from one forward pass to the next, which replaces them.

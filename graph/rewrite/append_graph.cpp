@@ -68,6 +68,8 @@ void append_graph(TrainingGraph& result, const TrainingGraph& source, AppendedId
   if (source.loss.valid()) result.loss = ids.of(source.loss);
   for (const StorageId id : source.module_state)
     result.module_state.push_back(ids.of(id));
+  for (const StorageId id : source.leaves)
+    result.leaves.push_back(ids.of(id));
   result.tensors += source.tensors;
 }
 

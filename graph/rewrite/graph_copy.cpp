@@ -160,7 +160,8 @@ Graph GraphCopy::finish() {
   copy_roots(source_.tensors.end_id());
   for (const LocalVariable& local : source_.locals) {
     result_.locals.push_back({at(local.tensor), local.until.valid() ? node_[local.until] : NodeId(),
-                              local.only_in_evaluation, local.shared_as, local.returned});
+                              local.only_in_evaluation, local.shared_as, local.returned,
+                              local.leaf});
   }
   drop_parameters();
   result_.logits = at(source_.logits);

@@ -259,7 +259,8 @@ void PipelineSplitter::copy_results(int chunk, Graph& graph) const {
     if (!made_here(local.tensor)) continue;
     const NodeId until = local.until.valid() ? node_[local.until] : NodeId();
     if (local.until.valid() && !until.valid()) continue;
-    graph.locals.push_back({at(local.tensor), until, local.only_in_evaluation, {}, local.returned});
+    graph.locals.push_back(
+        {at(local.tensor), until, local.only_in_evaluation, {}, local.returned, local.leaf});
   }
   const int last = static_cast<int>(blocks_by_chunk_.size()) - 1;
   if (made_here(source_.logits) && chunk == last) graph.logits = at(source_.logits);

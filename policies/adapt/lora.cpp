@@ -249,7 +249,7 @@ void AdaptedNodes::require_input_gradient(GraphCopy& copy, NodeId id) {
   const Site site{
       .id = id, .layer = node.layer, .module = {}, .inputs = {}, .base = made, .parts = {}};
   const TensorId leaf = add(copy, site, "require_gradient", {made});
-  copy.result().locals.push_back({leaf, {}});
+  copy.result().locals.push_back({.tensor = leaf, .until = {}, .leaf = true});
   copy.replace(id, std::array{leaf});
 }
 

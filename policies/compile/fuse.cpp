@@ -67,6 +67,8 @@ void Fusion::count_uses() {
   if (graph_.loss.valid()) ++uses_[graph_.loss];
   for (const StorageId id : graph_.module_state)
     ++uses_[id];
+  for (const StorageId id : graph_.leaves)
+    ++uses_[id];
 }
 
 // Makes the last operator of a run the kernel of all.

@@ -78,6 +78,8 @@ void Reuse::find_keepers() {
   }
   for (const StorageId id : graph_.module_state)
     uses_[id].kept = true;
+  for (const StorageId id : graph_.leaves)
+    uses_[id].kept = true;
   for (const auto& [name, id] : graph_.named)
     uses_[id].kept = true;
   if (graph_.loss.valid()) uses_[graph_.loss].kept = true;

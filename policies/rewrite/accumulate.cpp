@@ -186,8 +186,8 @@ std::vector<OperatorId> AccumulatingBackward::build() {
   return accumulate;
 }
 
-// (loss / k).backward(): the quotient lives until backward returns, the loss until the micro-batch
-// is over; the first gradient is that of the quotient.
+// (loss / k).backward(): the quotient lives until backward returns, the loss and the leaves of its
+// graph until the micro-batch is over; the first gradient is that of the quotient.
 void divide_loss(TrainingGraph& graph) {
   if (!graph.loss.valid() || graph.part(PartKind::kBackward).empty()) return;
   const OperatorId root = graph.part(PartKind::kBackward).front();
@@ -231,7 +231,10 @@ void divide_loss(TrainingGraph& graph) {
   const OperatorId last = backward_part[backward_part.size() - (keeps ? 2 : 1)];
   std::vector<Hold> replaced;
   for (Hold& hold : graph.holds) {
-    if (hold.storage == graph.loss && hold.kind == HoldKind::kLocal) hold.until = last;
+    const bool with_loss =
+        hold.storage == graph.loss ||
+        std::find(graph.leaves.begin(), graph.leaves.end(), hold.storage) != graph.leaves.end();
+    if (with_loss && hold.kind == HoldKind::kLocal) hold.until = last;
     // The next micro-batch replaces what a module keeps, such as its normalised weight; that of the
     // last one lives to the end of the step.
     const bool of_module = std::find(graph.module_state.begin(), graph.module_state.end(),

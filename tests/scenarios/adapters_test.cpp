@@ -96,6 +96,20 @@ TEST_SUITE("golden") {
     CHECK(peak("layers: ['*'], except: ['h.*.attn']", false) == 41674512);
   }
 
+  // Measured likewise: the embedding's output and its gradient, 8 x 128 x 256 numbers of 4 bytes
+  // each, go with the loss: before the next micro-batch, and before the optimizer.
+  TEST_CASE("an input that asks for a gradient goes with the loss of its micro-batch") {
+    const auto in_optimizer = [](const std::string& more, const std::string& training) {
+      const PointResult point =
+          small_vocabulary("lora: {rank: 8, targets: [c_attn]" + more + "}", training);
+      return point.run.phase_live[static_cast<std::size_t>(Phase::kOptimizer)].bytes.count;
+    };
+    constexpr std::int64_t kOutput = std::int64_t{8} * 128 * 256 * 4;
+    const std::string leaf = ", input_gradients: true";
+    CHECK(in_optimizer(leaf, "") - in_optimizer("", "") == 2 * kOutput);
+    CHECK(in_optimizer(leaf, ", accumulate: 3") == in_optimizer("", ", accumulate: 3"));
+  }
+
   TEST_CASE("adapters keep their inputs, products and scalars") {
     check_recorded(recorded_gpt("lora: {rank: 8, targets: [c_attn]}"), 32768, 18989124, 45000808);
     check_recorded(recorded_gpt("lora: {rank: 8, targets: [c_attn, c_proj, c_fc], dropout: 0.05}"),
