@@ -110,6 +110,24 @@ TEST_SUITE("golden") {
     CHECK(in_optimizer(leaf, ", accumulate: 3") == in_optimizer("", ", accumulate: 3"));
   }
 
+  // resnet18_b2_all_eval, resnet18_b2_from_layer3_eval: the peak of the latter is in a batch norm's
+  // backward, of which the CPU kernel's second buffer is a part.
+  TEST_CASE("batch norms in eval keep what PyTorch keeps") {
+    const auto resnet = [](const std::string& frozen) {
+      return simulated(
+          "model: resnet18\nhardware: h100-sxm-80gb\nallocator: ideal\ntraining: {framework: "
+          "torch-1.13-cpu, precision: fp32, zero_grad: none, steps: 2, micro_batch: 2, optimizer: "
+          "{name: momentum, implementation: loop}}\npolicies: [freeze: {layers: [" +
+          frozen + "], eval: model}]\n");
+    };
+    const PointResult all = resnet("");
+    CHECK(all.saved_activations.count == 43163460);
+    CHECK(all.run.live_without_workspace.bytes.count == 178925464);
+    const PointResult some = resnet("conv1, bn1, layer1, layer2");
+    CHECK(some.saved_activations.count == 6233924);
+    CHECK(some.run.live_without_workspace.bytes.count == 137281176);
+  }
+
   TEST_CASE("adapters keep their inputs, products and scalars") {
     check_recorded(recorded_gpt("lora: {rank: 8, targets: [c_attn]}"), 32768, 18989124, 45000808);
     check_recorded(recorded_gpt("lora: {rank: 8, targets: [c_attn, c_proj, c_fc], dropout: 0.05}"),

@@ -78,7 +78,8 @@ void backward(BackwardBuilder& b) {
       .name = "batch_norm.backward",
       .reads = {gradient, x},
       .work = work_on(OperatorClass::kNormalization, flops_per(12, x), {gradient, x}, {})};
-  if (!node.attributes().flag("evaluates")) {
+  const bool evaluates = node.attributes().flag("evaluates");
+  if (!evaluates) {
     kernel.reads.push_back(b.saved("mean"));
     kernel.reads.push_back(b.saved("invstd"));
   }
@@ -92,7 +93,9 @@ void backward(BackwardBuilder& b) {
     kernel.work.written += result.bytes();
     b.set_input_gradient(i, result);
   }
-  if (node.rules().buffers_batch_norm_gradient) kernel.workspace = x.bytes();
+  // With given statistics the second buffer outlives the operator that makes it.
+  if (node.rules().buffers_batch_norm_gradient)
+    (evaluates ? kernel.temporary : kernel.workspace) = x.bytes();
   b.launch(kernel);
 }
 
