@@ -97,13 +97,6 @@ std::vector<std::string> lines_of(const Recipe& recipe, std::string Measure::*so
 
 // Returns the measures that a trainer has no setting for: without them its settings would be those
 // of another step, which may not fit.
-std::vector<std::string> lacking(const Recipe& recipe, std::string Measure::*source) {
-  std::vector<std::string> texts;
-  for (const Measure& measure : recipe.measures) {
-    if ((measure.*source).empty()) texts.push_back(measure.text);
-  }
-  return texts;
-}
 std::vector<std::string> lacking_in_trainer(const Recipe& recipe) {
   std::vector<std::string> texts;
   for (const Measure& measure : recipe.measures) {
@@ -128,7 +121,13 @@ std::vector<std::string> hugging_face(const Recipe& recipe, const Base& base) {
 // axolotl loads the weights in the type that it computes in (torch_dtype of `bf16: true`); under
 // FSDP Accelerate makes those that are trained fp32.
 std::vector<std::string> lacking_in_axolotl(const Recipe& recipe, const Base& base) {
-  std::vector<std::string> texts = lacking(recipe, &Measure::axolotl);
+  std::vector<std::string> texts;
+  for (const Measure& measure : recipe.measures) {
+    if (!measure.axolotl.empty()) continue;
+    texts.push_back(measure.kind == MeasureKind::kAdapters
+                        ? "norms and embeddings of 16 bits beside a base of 4 bits, of this model"
+                        : measure.text);
+  }
   const bool shards = takes(recipe.measures, MeasureKind::kSharding);
   if (!base.precision.empty() && keeps_precision(recipe) && !shards)
     texts.push_back("weights in fp32 under " + base.precision);

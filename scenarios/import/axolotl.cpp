@@ -142,6 +142,11 @@ void import_attention_switches(Settings& settings, ScenarioDraft& draft) {
   }
 }
 
+// Whether FSDP or DeepSpeed divides the model, which is then left in one type.
+bool is_sharded(const Settings& settings) {
+  return settings.has("fsdp") || settings.has("fsdp_config") || settings.has("deepspeed");
+}
+
 // Copies a number or a list to the policy `lora`.
 void copy_to_lora(Settings& settings, std::string_view key, const std::string& parameter,
                   Value& lora) {
@@ -151,7 +156,10 @@ void copy_to_lora(Settings& settings, std::string_view key, const std::string& p
   settings.becomes(key, fmt::format("policies.lora.{}", parameter));
 }
 
-std::string base_of(Settings& settings, const std::string& adapter) {
+// Returns the format of the frozen weights; empty where they are not quantised. `compute` becomes
+// the type that layers of 4 bits multiply in: that of the model, unless bnb_config_kwargs says
+// otherwise.
+std::string base_of(Settings& settings, const std::string& adapter, Value& compute) {
   const bool four = is_on(settings, "load_in_4bit");
   const bool eight = is_on(settings, "load_in_8bit");
   if (four && eight) {
@@ -172,11 +180,14 @@ std::string base_of(Settings& settings, const std::string& adapter) {
       Settings options = settings.group("bnb_config_kwargs");
       nested = options.flag("bnb_4bit_use_double_quant").value_or(true);
       type = options.word("bnb_4bit_quant_type").value_or("nf4");
+      import_compute_type(options, compute);
       options.becomes("bnb_4bit_use_double_quant", "policies.lora.base");
       options.becomes("bnb_4bit_quant_type", "policies.lora.base");
       options.finish();
     }
     base = nested ? type + "_dq" : type;
+  } else {
+    compute = Value();
   }
   return base;
 }
@@ -193,7 +204,8 @@ void import_adapter(Settings& settings, ScenarioDraft& draft) {
     settings.not_understood("adapter", "lora and qlora are known here");
   } else {
     const Location location = settings.location("adapter");
-    const std::string base = base_of(settings, adapter);
+    Value compute = draft.low_precision;
+    const std::string base = base_of(settings, adapter, compute);
     Value& lora = draft.policy("lora", location);
     settings.becomes("adapter", "policies.lora");
     copy_to_lora(settings, "lora_r", "rank", lora);
@@ -217,6 +229,10 @@ void import_adapter(Settings& settings, ScenarioDraft& draft) {
       const char* key = base == "int8" ? "load_in_8bit" : "load_in_4bit";
       set_entry(lora, "base", settings.location(key), scalar_at(base, settings, key));
       settings.becomes(key, fmt::format("policies.lora.base: {}", base));
+      if (!compute.is_null())
+        set_entry(lora, "compute_dtype", settings.location(key), std::move(compute));
+      if (!draft.narrows_rest && !is_sharded(settings))
+        set_entry(lora, "prepare", settings.location(key), scalar_at("true", settings, key));
     }
     draft.low_frozen = true;
   }

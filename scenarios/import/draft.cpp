@@ -112,7 +112,16 @@ void complete_precision(ScenarioDraft& draft) {
     for (const char* key : {"param_dtype", "reduce_dtype"})
       set_entry(fsdp, key, type.location, type);
   } else if (low) {
-    precision = draft.low_model || draft.low_frozen ? type.scalar : type.scalar + "_autocast";
+    // peft makes adapters in fp32, so that a base of 16 bits computes under autocast, too;
+    // DeepSpeed and a model that merely is of the type have none.
+    const bool narrow = draft.low_model || draft.low_frozen;
+    const bool autocasts = draft.engine != TrainingEngine::kDeepSpeed && !draft.low_unmixed;
+    const bool adapts = autocasts && draft.has_policy("lora");
+    precision = narrow && !adapts ? type.scalar : type.scalar + "_autocast";
+    if (narrow && adapts) {
+      Value& lora = draft.policy("lora", type.location);
+      if (lora.find("base") == nullptr) set_entry(lora, "base", type.location, type);
+    }
   } else if (draft.tf32) {
     precision = "tf32";
   }

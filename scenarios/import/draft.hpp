@@ -32,6 +32,7 @@ struct ScenarioDraft {
   std::int64_t ranks = 0;         // number of GPUs; 0: not said
   std::int64_t hidden_size = 0;   // hidden size of the model; 0: not known
   std::string liger_type;         // see liger_models.hpp
+  bool narrows_rest = true;       // see axolotl_models.hpp
   std::int64_t global_batch = 0;  // samples of a step on all GPUs; 0: not said
   Location global_batch_location;
   std::int64_t machines = 1;  // hosts that the GPUs are divided among
@@ -80,6 +81,8 @@ void import_loader(Settings& settings, ScenarioDraft& draft);
 void import_attention(Settings& settings, std::string_view key, ScenarioDraft& draft);
 // Imports the model's and the adapter's keys that TRL's scripts have beside TrainingArguments.
 void import_model_arguments(Settings& settings, ScenarioDraft& draft);
+// Sets `compute` from bitsandbytes' bnb_4bit_compute_dtype, where the settings have it.
+void import_compute_type(Settings& settings, Value& compute);
 // Sets the parameters of policies.liger_kernels that are false.
 void leave_out_kernels(ScenarioDraft& draft, std::span<const std::string_view> kernels,
                        const Location& location);

@@ -8,6 +8,7 @@
 
 #include "graph/core/document.hpp"
 #include "scenarios/import/draft.hpp"
+#include "scenarios/read/axolotl_models.hpp"
 #include "scenarios/read/liger_models.hpp"
 #include "scenarios/read/short_form.hpp"
 #include "sim/step/build_training.hpp"
@@ -35,7 +36,7 @@ constexpr auto kAxolotlKeys = std::to_array<std::string_view>(
 constexpr auto kTrainerKeys = std::to_array<std::string_view>(
     {"per_device_train_batch_size", "output_dir", "optim", "num_train_epochs", "max_grad_norm",
      "gradient_checkpointing", "per_device_eval_batch_size", "logging_steps", "save_steps",
-     "per_gpu_train_batch_size"});
+     "per_gpu_train_batch_size", "use_peft"});
 constexpr auto kFormats =
     std::to_array<Format>({{"axolotl configuration", kAxolotlKeys, import_axolotl},
                            {"DeepSpeed configuration", kDeepSpeedKeys, import_deepspeed},
@@ -234,6 +235,7 @@ ImportedScenario read_settings(const Value& file, const ImportOptions& options) 
   ScenarioDraft draft;
   draft.hidden_size = import_settings_detail::hidden_size_of(*imported.scenario.find("model"));
   draft.liger_type = liger_type(*imported.scenario.find("model"));
+  draft.narrows_rest = axolotl_narrows_rest(*imported.scenario.find("model"));
   draft.ranks = options.count;
   Settings settings(&file, "", imported.report);
   format.import(settings, draft);

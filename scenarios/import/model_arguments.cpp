@@ -94,19 +94,41 @@ void import_adapter(Settings& settings, ScenarioDraft& draft) {
     set_entry(lora, parameter, settings.location(key), scalar_at("true", settings, key));
     settings.becomes(key, fmt::format("policies.lora.{}: true", parameter));
   }
+  draft.low_frozen = draft.low_model;
   const std::string base = base_of(settings);
   if (!base.empty()) {
     set_entry(lora, "base", lora.location, scalar_at(base, lora.location));
+    // The rest is loaded in TRL's default, fp32, unless the file names a type; layers of 4 bits
+    // multiply in that type, or in autocast's.
+    if (!draft.low_model)
+      set_entry(lora, "prepare", lora.location, scalar_at("true", lora.location));
+    if (base != "int8" && !draft.low_precision.is_null())
+      set_entry(lora, "compute_dtype", lora.location, draft.low_precision);
     draft.low_frozen = true;
-    // TRL's peft_module_casting_to_bf16.
-    const bool casts = base != "int8" && settings.flag("bf16").value_or(false);
-    if (casts) set_entry(lora, "dtype", lora.location, scalar_at("bf16", lora.location));
+    // TRL's trainers cast what is trained beside a quantised base.
+    set_entry(lora, "dtype", lora.location, scalar_at("bf16", lora.location));
   }
   settings.without_effect(kOfAdapters);
 }
 
 }  // namespace
 }  // namespace model_arguments_detail
+
+void import_compute_type(Settings& settings, Value& compute) {
+  constexpr std::string_view kKey = "bnb_4bit_compute_dtype";
+  const auto word = settings.word(kKey);
+  if (!word) return;
+  const std::string type = word->starts_with("torch.") ? word->substr(6) : *word;
+  constexpr auto kTypes = std::to_array<std::pair<std::string_view, std::string_view>>(
+      {{"bfloat16", "bf16"}, {"float16", "fp16"}, {"float32", "fp32"}});
+  for (const auto& [name, ours] : kTypes) {
+    if (type != name) continue;
+    compute = scalar_at(std::string(ours), settings, kKey);
+    settings.becomes(kKey, fmt::format("policies.lora.compute_dtype: {}", ours));
+    return;
+  }
+  settings.not_understood(kKey, "types are float32, bfloat16 and float16 here");
+}
 
 void import_model_arguments(Settings& settings, ScenarioDraft& draft) {
   model_arguments_detail::import_type(settings, draft);

@@ -202,43 +202,6 @@ std::vector<Measure> Measures::precisions() const {
   return measures;
 }
 
-std::optional<Measure> Measures::adapters(bool quantised_base) const {
-  if (!trains_graph() || has_policy("lora")) return std::nullopt;
-  Value item = policy_item("lora", "rank", "16");
-  Value* parameters = &item.entries.front().value;
-  set_entry(*parameters, "alpha", {}, word_value("32"));
-  set_entry(*parameters, "targets", {}, word_value("all-linear"));
-  if (quantised_base) set_entry(*parameters, "base", {}, word_value("nf4_dq"));
-  const bool has_bf16 = matrix_type(scenario_.device, DType::kBFloat16) == DType::kBFloat16;
-  const std::string type = has_bf16 ? "bfloat16" : "float16";
-  const std::string config = "LoraConfig(r=16, lora_alpha=32, target_modules=\"all-linear\")";
-  const std::string quantised =
-      "quantization_config=BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type=\"nf4\", "
-      "bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=torch." +
-      type + ")  # of from_pretrained()";
-  const std::string loads =
-      "model = from_pretrained(name, quantization_config= BitsAndBytesConfig( load_in_4bit=True, "
-      "bnb_4bit_quant_type=\"nf4\", bnb_4bit_use_double_quant=True))";
-  const std::string wide = "torch_dtype=torch." + type + "  # of from_pretrained()";
-  const std::string_view scales = has_bf16 ? "" : "\nfp16=True";  // adapters are fp32
-  return Measure{
-      .kind = MeasureKind::kAdapters,
-      .text = quantised_base ? "qlora(rank 16, 4-bit base)" : "lora(rank 16)",
-      .settings = {{"training.precision", word_value(has_bf16 ? "bf16" : "fp16")}},
-      .policies = {std::move(item)},
-      .numbers = quantised_base ? "updates of rank 16 only, base rounded to 4 bits"
-                                : fmt::format("updates of rank 16 only, base in {}",
-                                              has_bf16 ? "bf16" : "fp16"),
-      .pytorch = fmt::format("{}\nmodel = peft.get_peft_model(model, peft.{})",
-                             quantised_base ? loads : "model.to(torch." + type + ")", config),
-      .hugging_face = fmt::format("{}{}\npeft_config={}  # TRL's SFTTrainer",
-                                  quantised_base ? quantised : wide, scales, config),
-      .axolotl = fmt::format(
-          "{}: true\nadapter: {}\nlora_r: 16\nlora_alpha: 32\nlora_target_linear: true{}",
-          has_bf16 ? "bf16" : "fp16", quantised_base ? "qlora" : "lora",
-          quantised_base ? "\nload_in_4bit: true" : "")};
-}
-
 std::optional<Measure> Measures::fused_loss() const {
   if (!trains_graph() || model_.training.tokens == 0 || has_policy("fused_loss") ||
       has_policy("chunked_loss"))

@@ -209,17 +209,17 @@ TEST_SUITE("unit") {
     CHECK(imported.format == "axolotl configuration");
     CHECK(policies(imported) ==
           R"([{"lora": {"rank": 32, "alpha": 16, "dropout": 0.05, "targets": ["q_proj", )"
-          R"("v_proj"], "base": "nf4_dq", "input_gradients": true}}, )"
-          R"({"checkpoint_every": {"period": 1}}])");
+          R"("v_proj"], "base": "nf4_dq", "compute_dtype": "bf16", "prepare": true, )"
+          R"("input_gradients": true}}, {"checkpoint_every": {"period": 1}}])");
     CHECK(training(imported) ==
           R"({"micro_batch": 2, "sequence": 2048, "attention": "flash", )"
           R"("optimizer": "paged_adamw_8bit", "accumulate": 4, "clip_grad_norm": 1.0, )"
-          R"("precision": "bf16"})");
+          R"("precision": "bf16_autocast"})");
     CHECK(imported.report.not_understood.size() == 1);
     CHECK(lists(imported.report.not_understood, "some_new_key"));
     CHECK(policies(read("{base_model: m, adapter: lora, load_in_8bit: true, lora_r: 8, "
                         "lora_target_linear: true}")) ==
-          R"([{"lora": {"rank": 8, "targets": "all-linear", "base": "int8"}}])");
+          R"([{"lora": {"rank": 8, "targets": "all-linear", "base": "int8", "prepare": true}}])");
   }
 
   TEST_CASE("TRL's model and adapter keys beside TrainingArguments make the adapter") {
@@ -228,10 +228,10 @@ TEST_SUITE("unit") {
     CHECK(policies(imported) ==
           R"([{"checkpoint_every": {"period": 1, "reentrant": false}}, {"lora": {"rank": 128, )"
           R"("alpha": 32, "dropout": 0.05, "targets": ["q_proj", "v_proj"], "base": "nf4", )"
-          R"("dtype": "bf16"}}])");
+          R"("compute_dtype": "bf16", "dtype": "bf16"}}])");
     CHECK(training(imported) ==
           R"({"micro_batch": 4, "clip_grad_norm": 1.0, "attention": "flash", )"
-          R"("optimizer": "adamw", "sequence": 1024, "precision": "bf16"})");
+          R"("optimizer": "adamw", "sequence": 1024, "precision": "bf16_autocast"})");
     CHECK(lists(imported.report.not_understood, "beta"));
     CHECK(imported.report.not_understood.size() == 1);
     // Without use_peft the keys of adapters do nothing; weights in bf16 are trained as they are.
