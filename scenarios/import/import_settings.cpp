@@ -187,6 +187,22 @@ void name_precision(const ScenarioDraft& draft, ImportReport& report) {
   }
 }
 
+// Says that one GPU is taken where a file shards and does not say among how many.
+void report_one_gpu(const ScenarioDraft& draft, ImportReport& report) {
+  if (draft.ranks > 0) return;
+  for (const std::string_view policy : {"fsdp", "zero"}) {
+    const auto listed =
+        std::find_if(draft.policies.entries.begin(), draft.policies.entries.end(),
+                     [&](const Value::Entry& entry) { return entry.key == policy; });
+    if (listed == draft.policies.entries.end()) continue;
+    report.not_understood.push_back(
+        {"hardware.count", "", listed->location,
+         fmt::format("the file does not say among how many GPUs {} divides the model, so that one "
+                     "is taken; import it with --count N, as the launcher's number of processes",
+                     policy)});
+  }
+}
+
 // Returns an outcome of several parts ("policies.fused_loss: liger, policies.liger_kernels")
 // without those about a removed value.
 std::string without_part(const std::string& outcome, const std::string& key) {
@@ -242,6 +258,7 @@ ImportedScenario read_settings(const Value& file, const ImportOptions& options) 
   if (options.count > 0) draft.ranks = options.count;
   draft.complete();
   import_settings_detail::name_precision(draft, imported.report);
+  import_settings_detail::report_one_gpu(draft, imported.report);
   Value hardware = long_form("hardware", *imported.scenario.find("hardware"));
   for (const Value::Entry& entry : draft.hardware.entries)
     set_entry(hardware, entry.key, entry.location, entry.value);

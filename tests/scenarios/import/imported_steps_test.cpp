@@ -1,7 +1,9 @@
-// What imported settings make of a step: types of adapters and of what they stand beside.
+// What imported settings make of a step: types of adapters and of what they stand beside, GPUs.
+#include <algorithm>
 #include <string>
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include "scenarios/import/import_settings.hpp"
 #include "scenarios/results/document_json.hpp"
@@ -49,6 +51,30 @@ TEST_SUITE("unit") {
     CHECK(wide.find(R"("base": "nf4", "prepare": true, "compute_dtype": "bf16", )") !=
           std::string::npos);
     CHECK(wide.find(R"("dtype": "bf16"}}])") != std::string::npos);
+  }
+
+  TEST_CASE("what shards among a number of GPUs that no file says names how to say it") {
+    const auto missing = [](const std::string& text, int count = 0) {
+      const ImportedScenario imported =
+          read_settings(parse_document(text, "file.yaml"),
+                        {.model = "gpt2", .gpu = "a100-sxm-80gb", .count = count});
+      const auto& rest = imported.report.not_understood;
+      const auto found = std::find_if(rest.begin(), rest.end(), [](const ImportedSetting& setting) {
+        return setting.key == "hardware.count";
+      });
+      return found == rest.end() ? std::string()
+                                 : fmt::format("{}: {}", found->location.line, found->outcome);
+    };
+    const std::string trainer = "output_dir: o\nfsdp: full_shard\n";
+    const std::string accelerate = "distributed_type: FSDP\nfsdp_config: {fsdp_version: 2}\n";
+    CHECK(missing(trainer) ==
+          "2: the file does not say among how many GPUs fsdp divides the model, so that one is "
+          "taken; import it with --count N, as the launcher's number of processes");
+    CHECK(missing(accelerate).starts_with("2: "));
+    CHECK(missing("{zero_optimization: {stage: 3}}").find("GPUs zero") != std::string::npos);
+    CHECK(missing(trainer, 4).empty());
+    CHECK(missing(accelerate + "num_processes: 8\n").empty());
+    CHECK(missing("{output_dir: o, bf16: true}").empty());
   }
 }
 
