@@ -8,6 +8,7 @@
 
 #include "graph/core/document.hpp"
 #include "graph/core/errors.hpp"
+#include "scenarios/measured/published_rows.hpp"
 #include "scenarios/measured/step_tables.hpp"
 #include "scenarios/studies/parallel.hpp"
 #include "scenarios/studies/simulate_points.hpp"
@@ -135,7 +136,7 @@ PointResult simulated(const std::string& scenario, const Environment& environmen
 }  // namespace measured_steps_detail
 
 bool is_step_table(const CsvTable& table) {
-  return measured_steps_detail::is_timm(table) ||
+  return measured_steps_detail::is_timm(table) || is_adapter_table(table) ||
          measured_steps_detail::columns_here(table, measured_steps_detail::kPublishedColumns) + 1 >=
              measured_steps_detail::kPublishedColumns.size();
 }

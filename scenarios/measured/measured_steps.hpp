@@ -1,9 +1,10 @@
-// Training steps that others measured, as scenarios. Two kinds of tables, recognised by their
+// Training steps that others measured, as scenarios. Kinds of tables, recognised by their
 // columns:
 //   model,img_size,batch,step_ms,...     timm's training benchmark on one RTX 3090: AMP, SGD. Its
 //                                        batch is the first of kBatchLadder that fitted, so that
 //                                        the next larger one did not: a bracket on peak memory.
 //   source,...,gpu_profile,...,value_si  published steps with machine-readable columns
+//   source,...,method,...,quantised,...,metric,...,value_si  published fine-tuning on one GPU
 #pragma once
 
 #include <map>

@@ -24,7 +24,13 @@ constexpr auto kMetrics = std::to_array<MetricName>(
      {"peak_reserved", StepMetric::kPeakReserved, true},
      {"peak_active", StepMetric::kPeakActive, true},
      {"device_used", StepMetric::kDeviceUsed, true},
-     {"out_of_memory", StepMetric::kDoesNotFit, true}});
+     {"out_of_memory", StepMetric::kDoesNotFit, true},
+     // torchtune's, which logs what is active.
+     {"peak_memory", StepMetric::kPeakActive, true},
+     // Tables of one GPU need no more.
+     {"step_s", StepMetric::kStepTime, false},
+     {"tokens_per_s", StepMetric::kTokensPerSecondPerGpu, false},
+     {"samples_per_s", StepMetric::kSamplesPerSecondPerGpu, false}});
 
 const MetricName& metric_called(const std::string& name) {
   for (const MetricName& known : kMetrics) {
@@ -115,25 +121,28 @@ std::string policy_list(const std::vector<std::string>& policies) {
 }
 
 MeasuredSteps read_published_rows(const CsvTable& table, const StepTableOptions& options,
-                                  const PublishedScenario& scenario_of) {
+                                  const PublishedScenario& scenario_of,
+                                  const PublishedColumns& columns) {
   MeasuredSteps result{.file = table.file, .steps = {}, .refused = {}, .other = {}};
   for (const CsvRow& row : table.rows) {
     const RowReader reader(table, row);
     try {
       const published_rows_detail::MetricName& metric =
-          published_rows_detail::metric_called(reader.text("metric_norm"));
-      if (reader.text(metric.memory ? "usable_memory" : "usable_time") != "1")
+          published_rows_detail::metric_called(reader.text(columns.metric));
+      if (columns.marks_usable &&
+          reader.text(metric.memory ? "usable_memory" : "usable_time") != "1")
         throw NotMapped{"rows marked as not usable for their metric"};
       if (reader.text("value_si").empty()) throw NotMapped{"values without a unit"};
       const double value = reader.positive("value_si");
-      const PublishedDevice device{
-          .gpu = options.gpu.empty() ? reader.text("gpu_profile") : options.gpu,
-          .count = published_rows_detail::gpus_of(reader),
-          .room = metric.metric != StepMetric::kDoesNotFit};
+      const PublishedDevice device{.gpu = !options.gpu.empty() ? options.gpu
+                                          : columns.gpu        ? columns.gpu(reader)
+                                                               : reader.text("gpu_profile"),
+                                   .count = published_rows_detail::gpus_of(reader),
+                                   .room = metric.metric != StepMetric::kDoesNotFit};
       if (device.gpu.empty() || device.gpu == "unknown") throw NotMapped{"no GPU stated"};
       MeasuredStep step{
           .group = fmt::format("{} {}", published_rows_detail::source_of(reader.text("source")),
-                               reader.text("precision_norm")),
+                               reader.text(columns.kind)),
           .text =
               fmt::format("{} on {} {}", reader.text("model"), device.count, reader.text("gpu")),
           .line = row.line,

@@ -45,12 +45,26 @@ struct PublishedDevice {
 
 [[nodiscard]] std::string policy_list(const std::vector<std::string>& policies);
 
+// The columns that a kind of table has for the same.
+struct PublishedColumns {
+  const char* metric = "metric_norm";
+  const char* kind = "precision_norm";               // errors are summed up by source and this
+  std::function<std::string(const RowReader&)> gpu;  // null: the column gpu_profile
+  bool marks_usable = true;  // usable_memory and usable_time say which rows count
+};
+
 // Reads the rows that are usable for their metric; scenario_of() returns the YAML of one and may
 // throw NotMapped and RowFault.
 using PublishedScenario = std::function<std::string(const RowReader&, const PublishedDevice&)>;
 [[nodiscard]] MeasuredSteps read_published_rows(const CsvTable& table,
                                                 const StepTableOptions& options,
-                                                const PublishedScenario& scenario_of);
+                                                const PublishedScenario& scenario_of,
+                                                const PublishedColumns& columns = {});
+
+// Fine-tuning on one GPU with columns for methods, adapters and quantised weights.
+[[nodiscard]] bool is_adapter_table(const CsvTable& table);
+[[nodiscard]] MeasuredSteps read_adapter_runs(const CsvTable& table,
+                                              const StepTableOptions& options);
 
 // Steps on many GPUs with the columns of parallel runs, each said as its system ran it.
 [[nodiscard]] bool is_parallel_table(const CsvTable& table);

@@ -186,6 +186,7 @@ std::string scenario_of(const RowReader& row, const PublishedDevice& device) {
 
 MeasuredSteps read_published_steps(const CsvTable& table, const StepTableOptions& options) {
   if (is_parallel_table(table)) return read_parallel_runs(table, options);
+  if (is_adapter_table(table)) return read_adapter_runs(table, options);
   return read_published_rows(table, options, published_steps_detail::scenario_of);
 }
 
