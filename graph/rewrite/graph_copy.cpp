@@ -42,8 +42,11 @@ bool GraphCopy::is_trained(TensorId of_result) const {
   return is_trained_.contains(of_result) && is_trained_[of_result] != 0;
 }
 
-TensorId GraphCopy::add_adapter(std::string name, const Shape& shape, DType dtype, LayerId layer) {
+TensorId GraphCopy::add_adapter(std::string name, const Shape& shape, DType dtype, LayerId layer,
+                                ParameterId behind) {
   const TensorId id = result_.add_parameter(std::move(name), shape, dtype, layer);
+  behind_.resize(result_.parameters.size() - source_.parameters.size());
+  behind_.back() = behind;
   result_.storages[result_.tensors[id].storage].role = Role::kAdapter;
   is_trained_.resize(result_.tensors.size(), 0);
   is_trained_[id] = 1;
@@ -145,15 +148,26 @@ void GraphCopy::end(NodeId id) {
   node_[id] = NodeId(result_.nodes.size() - 1);
 }
 
-// Takes the parameters that were dropped out of the table; ids of those behind them change.
-void GraphCopy::drop_parameters() {
-  IdVector<ParameterId, Parameter> kept;
-  for (ParameterId id : ids_of(source_.parameters)) {
-    if (at(source_.parameters[id].tensor).valid()) kept.push_back(result_.parameters[id]);
+// Puts the parameters into the order of registration: those that were dropped are left out, and
+// adapters follow those that they were added behind. Ids change.
+void GraphCopy::order_parameters() {
+  const auto source_size = static_cast<std::uint32_t>(source_.parameters.size());
+  IdVector<ParameterId, std::vector<ParameterId>> added(source_size);
+  std::vector<ParameterId> last;
+  for (std::uint32_t id = source_size; id < result_.parameters.size(); ++id) {
+    const std::size_t place = id - source_size;
+    const ParameterId behind = place < behind_.size() ? behind_[place] : ParameterId();
+    (behind.valid() ? added[behind] : last).push_back(ParameterId(id));
   }
-  for (std::size_t i = source_.parameters.size(); i < result_.parameters.size(); ++i)
-    kept.push_back(result_.parameters[ParameterId(i)]);
-  result_.parameters = std::move(kept);
+  IdVector<ParameterId, Parameter> ordered;
+  for (const ParameterId id : ids_of(source_.parameters)) {
+    if (at(source_.parameters[id].tensor).valid()) ordered.push_back(result_.parameters[id]);
+    for (const ParameterId adapter : added[id])
+      ordered.push_back(result_.parameters[adapter]);
+  }
+  for (const ParameterId id : last)
+    ordered.push_back(result_.parameters[id]);
+  result_.parameters = std::move(ordered);
 }
 
 Graph GraphCopy::finish() {
@@ -163,7 +177,7 @@ Graph GraphCopy::finish() {
                               local.only_in_evaluation, local.shared_as, local.returned,
                               local.leaf});
   }
-  drop_parameters();
+  order_parameters();
   result_.logits = at(source_.logits);
   result_.loss = at(source_.loss);
   for (TensorId output : source_.other_outputs)

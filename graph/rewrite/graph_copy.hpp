@@ -38,8 +38,15 @@ class GraphCopy {
     return of_source.valid() ? tensor_[of_source] : TensorId();
   }
   [[nodiscard]] std::vector<TensorId> inputs_of(NodeId id) const;
-  // Adds a parameter that is trained beside the frozen ones, of the role of an adapter.
-  TensorId add_adapter(std::string name, const Shape& shape, DType dtype, LayerId layer);
+  // Returns the source's parameter that is a tensor; invalid for a tensor that is none.
+  [[nodiscard]] ParameterId parameter_of(TensorId of_source) const {
+    return parameter_[of_source];
+  }
+  // Adds a parameter that is trained beside the frozen ones, of the role of an adapter. In the order
+  // of registration it follows `behind`, a parameter of the source, and what was added behind that
+  // before; without one it comes last.
+  TensorId add_adapter(std::string name, const Shape& shape, DType dtype, LayerId layer,
+                       ParameterId behind = {});
   // Whether a tensor of the copy is a parameter that is trained, and no view of one.
   [[nodiscard]] bool is_trained(TensorId of_result) const;
 
@@ -67,7 +74,7 @@ class GraphCopy {
 
  private:
   void copy_roots(TensorId until);
-  void drop_parameters();
+  void order_parameters();
 
   const Graph& source_;
   Graph result_;
@@ -78,6 +85,7 @@ class GraphCopy {
   IdVector<TensorId, char> is_made_;           // tensors that a node of the source makes
   IdVector<TensorId, ParameterId> parameter_;  // parameters of the source's tensors
   IdVector<TensorId, char> is_trained_;        // tensors of the copy that are trained
+  std::vector<ParameterId> behind_;  // of each added parameter: that of the source before it
   std::map<TensorId, std::optional<Shape>> changed_;  // roots with another shape; none: dropped
   std::map<TensorId, DType> types_;                   // roots with another type
   std::map<TensorId, Strides> orders_;                // roots with other strides

@@ -65,12 +65,14 @@ class AdaptedNodes {
   TensorId cast(GraphCopy& copy, const Site& site, TensorId x, DType dtype,
                 bool restores = false) const;
   const Adapter& adapter_of(GraphCopy& copy, const Site& site);
+  [[nodiscard]] static ParameterId last_read_of(const GraphCopy& copy, const Site& site);
   [[nodiscard]] std::pair<Shape, Shape> shapes_of(const GraphCopy& copy, const Site& site) const;
   TensorId low_rank(GraphCopy& copy, const Site& site, const Adapter& adapter, TensorId x) const;
   TensorId low_rank_of_parts(GraphCopy& copy, const Site& site, const Adapter& adapter,
                              TensorId x) const;
   TensorId decomposed(GraphCopy& copy, const Site& site, const Adapter& adapter, TensorId x,
                       TensorId delta) const;
+  [[nodiscard]] static ParameterId last_of(const Graph& source, LayerId layer);
   [[nodiscard]] std::vector<TensorId> inputs_of(GraphCopy& copy, NodeId id);
   void require_input_gradient(GraphCopy& copy, NodeId id);
 
@@ -120,14 +122,30 @@ std::pair<Shape, Shape> AdaptedNodes::shapes_of(const GraphCopy& copy, const Sit
   return {down, up};
 }
 
+// Returns the last parameter of the site's own module that its node reads, behind which peft
+// registers the adapter's: base_layer comes first in its layers. None where the module reads
+// another's, as a tied head does.
+ParameterId AdaptedNodes::last_read_of(const GraphCopy& copy, const Site& site) {
+  const Graph& source = copy.source();
+  ParameterId last;
+  for (const TensorId in : source.nodes[site.id].inputs) {
+    if (!in.valid()) continue;
+    const ParameterId id = copy.parameter_of(in);
+    if (!id.valid() || source.parameters[id].layer != site.layer) continue;
+    if (!last.valid() || last < id) last = id;
+  }
+  return last;
+}
+
 const AdaptedNodes::Adapter& AdaptedNodes::adapter_of(GraphCopy& copy, const Site& site) {
   const auto [known, added] = adapters_.try_emplace(copy.source().nodes[site.id].inputs[kWeight]);
   if (!added) return known->second;
   const auto [down, up] = shapes_of(copy, site);
   Adapter& adapter = known->second;
+  const ParameterId behind = last_read_of(copy, site);
   const auto weight = [&](std::string_view part, const Shape& shape) {
     return copy.add_adapter(fmt::format("{}.{}", site.module, part), shape, options_.dtype,
-                            site.layer);
+                            site.layer, behind);
   };
   adapter.down = weight("lora_A.default.weight", down);
   adapter.up = weight("lora_B.default.weight", up);
@@ -217,6 +235,14 @@ TensorId AdaptedNodes::decomposed(GraphCopy& copy, const Site& site, const Adapt
   return add(copy, site, "add", {rest, scaled});
 }
 
+ParameterId AdaptedNodes::last_of(const Graph& source, LayerId layer) {
+  ParameterId last;
+  for (const ParameterId id : ids_of(source.parameters)) {
+    if (source.parameters[id].layer == layer) last = id;
+  }
+  return last;
+}
+
 // Nodes of modules_to_save read the trained copies of their parameters.
 std::vector<TensorId> AdaptedNodes::inputs_of(GraphCopy& copy, NodeId id) {
   const Graph& source = copy.source();
@@ -228,8 +254,10 @@ std::vector<TensorId> AdaptedNodes::inputs_of(GraphCopy& copy, NodeId id) {
       if (parameter.tensor != in || source.nodes[id].layer != parameter.layer) continue;
       const auto [known, added] = saved_copies_.try_emplace(in);
       if (added) {
-        known->second = copy.add_adapter(parameter.name + ".modules_to_save.default",
-                                         parameter.shape, parameter.dtype, parameter.layer);
+        // The copy of a module is registered behind all of the original.
+        known->second =
+            copy.add_adapter(parameter.name + ".modules_to_save.default", parameter.shape,
+                             parameter.dtype, parameter.layer, last_of(source, parameter.layer));
       }
       inputs[i] = known->second;
     }
