@@ -1,7 +1,11 @@
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
+#include <map>
 #include <unordered_set>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "graph/analysis/instances.hpp"
 #include "sim/program/expected_contents.hpp"
@@ -142,6 +146,78 @@ IdVector<GroupId, PlannedGroup> planned_groups(const Liveness& live, const Resid
   return planned;
 }
 
+bool gathers_only(const TrainingGraph& graph, const ProgramOrder& order,
+                  const RecomputeGroup& group) {
+  return std::all_of(group.recipe.begin(), group.recipe.end(),
+                     [&](Position p) { return gathers(graph, order.at[p].op); });
+}
+
+// Issues what gathers a unit again before any recomputation that reads the unit, be it a part of a
+// checkpointed block:
+//
+//   forward   gather u .. u .. release u
+//   backward  [gather u] [recompute the block, with u] .. use u .. release u
+class GathersForRecipes {
+ public:
+  GathersForRecipes(const TrainingGraph& graph, const ProgramOrder& order, const Liveness& live,
+                    const ResidencyPlan& plan, IdVector<GroupId, PlannedGroup>& planned)
+      : graph_(graph), order_(order), live_(live), plan_(plan), planned_(planned) {
+    for (const GroupId id : ids_of(plan.groups())) {
+      if (!gathers_only(graph, order, plan.groups()[id])) continue;
+      for (const GapId gap : planned[id].gaps) {
+        const Gap& closed = live.gaps[gap];
+        gathered_[{closed.storage, order.at[closed.from].instance}].push_back({gap, id});
+      }
+    }
+  }
+
+  void move() {
+    if (gathered_.empty()) return;
+    // What is copied out of a gather moves the gather.
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (const GroupId id : ids_of(plan_.groups())) {
+        if (!planned_[id].gaps.empty() && move_before(id)) moved = true;
+      }
+    }
+  }
+
+ private:
+  struct Gathered {
+    GapId gap;
+    GroupId group;
+  };
+
+  // Moves the gathers that a group reads; returns whether it has moved any.
+  bool move_before(GroupId reader) {
+    const Position before = planned_[reader].before;
+    bool moved = false;
+    for (const Position p : plan_.groups()[reader].recipe) {
+      for (const Touch& touch : graph_.touches_of(repeated_by(graph_, order_.at[p]))) {
+        if (touch.access != Access::kRead) continue;
+        const auto found = gathered_.find({touch.storage, order_.at[p].instance});
+        if (found == gathered_.end()) continue;
+        for (const Gathered& gathered : found->second) {
+          const bool ends_later = live_.gaps[gathered.gap].to > before;
+          PlannedGroup& group = planned_[gathered.group];
+          if (live_.gaps[gathered.gap].from >= before || !ends_later || group.before <= before)
+            continue;
+          group.before = before;
+          moved = true;
+        }
+      }
+    }
+    return moved;
+  }
+
+  const TrainingGraph& graph_;
+  const ProgramOrder& order_;
+  const Liveness& live_;
+  const ResidencyPlan& plan_;
+  IdVector<GroupId, PlannedGroup>& planned_;
+  std::map<std::pair<StorageId, std::uint16_t>, std::vector<Gathered>> gathered_;
+};
+
 // Sets the mark of each storage that a recipe changes in place.
 void mark_changed(const TrainingGraph& graph, const ProgramOrder& order,
                   const RecomputeGroup& group, IdVector<StorageId, char>& marks) {
@@ -175,9 +251,11 @@ bool gathers(const TrainingGraph& graph, OperatorId op) {
 ProgramOrder insert_recomputation(const TrainingGraph& graph, const ProgramOrder& order,
                                   const Liveness& live, ResidencyPlan& plan) {
   if (plan.groups().empty()) return order;
-  const auto planned = recomputation_detail::planned_groups(live, plan);
+  auto planned = recomputation_detail::planned_groups(live, plan);
+  recomputation_detail::GathersForRecipes(graph, order, live, plan, planned).move();
   const recomputation_detail::WriteHistory history(graph, order);
   ProgramOrder kept = order;
+  std::vector<Repeat> gathered;  // come first where others are issued before the same operator
   std::vector<Repeat> repeats;
   IdVector<StorageId, char> in_recipe(graph.storages.size(), 0);
   for (GroupId id : ids_of(plan.groups())) {
@@ -209,10 +287,13 @@ ProgramOrder insert_recomputation(const TrainingGraph& graph, const ProgramOrder
           std::count_if(repeat.occurrences.begin(), repeat.occurrences.end(),
                         [&](const Occurrence& again) { return !gathers(graph, again.op); });
     }
-    repeats.push_back(std::move(repeat));
+    const bool first = recomputation_detail::gathers_only(graph, order, recipe);
+    (first ? gathered : repeats).push_back(std::move(repeat));
     kept.kept.insert(kept.kept.end(), recipe.kept.begin(), recipe.kept.end());
   }
-  return insert_repeats(kept, std::move(repeats));
+  gathered.insert(gathered.end(), std::make_move_iterator(repeats.begin()),
+                  std::make_move_iterator(repeats.end()));
+  return insert_repeats(kept, std::move(gathered));
 }
 
 }  // namespace tidemark
