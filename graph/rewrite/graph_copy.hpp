@@ -39,12 +39,10 @@ class GraphCopy {
   }
   [[nodiscard]] std::vector<TensorId> inputs_of(NodeId id) const;
   // Returns the source's parameter that is a tensor; invalid for a tensor that is none.
-  [[nodiscard]] ParameterId parameter_of(TensorId of_source) const {
-    return parameter_[of_source];
-  }
-  // Adds a parameter that is trained beside the frozen ones, of the role of an adapter. In the order
-  // of registration it follows `behind`, a parameter of the source, and what was added behind that
-  // before; without one it comes last.
+  [[nodiscard]] ParameterId parameter_of(TensorId of_source) const { return parameter_[of_source]; }
+  // Adds a parameter that is trained beside the frozen ones, of the role of an adapter. In the
+  // order of registration it follows `behind`, a parameter of the source, and what was added behind
+  // that before; without one it comes last.
   TensorId add_adapter(std::string name, const Shape& shape, DType dtype, LayerId layer,
                        ParameterId behind = {});
   // Whether a tensor of the copy is a parameter that is trained, and no view of one.

@@ -87,7 +87,7 @@ void ShardedStep::add_reduction(Unit& unit, MicroBatch micro, std::vector<Operat
   const bool waits = replicas_wait(unit);
   const bool ends = !waits || micro.last;
   const bool fresh = micro.first || waits || unsynced();
-  const bool direct = ends && fresh && unit.reduce_type == kept_as_;
+  const bool direct = ends && fresh && unit.reduce_type == unit.kept_as;
   StorageId output = unit.gradient;
   if (waits && micro.first) {
     output = unit.partial =
@@ -206,9 +206,20 @@ OperatorId ShardedStep::mark_of_use(const Unit& unit) {
   return add_mark(OperatorPart::kUseGathered, Phase::kBackward, used);
 }
 
+// Whether a unit is resharded when all of backward is over: PyTorch's hooks wait for the gradients
+// of the inputs of the unit's module, and the model's own have none. Version 1 waits for the flat
+// parameter's instead where that is trained (_register_post_backward_reshard_only_hook in
+// torch/distributed/fsdp/_runtime_utils.py).
+bool ShardedStep::leaves_at_end(const Unit& unit) const {
+  return options_.zero == nullptr && unit.spans_model && !(flat() && unit.gradient.valid());
+}
+
 std::vector<OperatorId> ShardedStep::reduced(const std::vector<OperatorId>& part,
                                              MicroBatch micro) {
-  const std::vector<UnitVisit> visits = unit_visits(graph_, units_, part, unit_of_);
+  std::vector<UnitVisit> visits = unit_visits(graph_, units_, part, unit_of_);
+  for (std::size_t u = 0; u < visits.size(); ++u) {
+    if (leaves_at_end(tensors_[u])) visits[u].last = part.size() - 1;
+  }
   std::vector<std::size_t> order = visited_units(visits);
   Insertions insert(part.size());
   for (const std::size_t u : order) {

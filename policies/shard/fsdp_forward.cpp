@@ -59,7 +59,7 @@ OperatorId ShardedStep::gather_from(Unit& unit, const std::vector<StorageId>& so
   const bool in_place = flat() || (options_.zero != nullptr && unit.full.size() == 1);
   // The shards in the type of compute, dropped when the gather has been issued. Version 2 copies
   // them together in any case.
-  if (options_.zero == nullptr && (!flat() || unit.compute != kept_as_)) {
+  if (options_.zero == nullptr && (!flat() || unit.compute != unit.kept_as)) {
     touches.push_back(
         {add_buffer(unit.name + ".gather_input", unit.compute, held), Access::kCreate});
   }

@@ -2,6 +2,8 @@
 #include <iterator>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "graph/core/errors.hpp"
 #include "policies/rewrite/precision.hpp"
 #include "policies/shard/sharded_step.hpp"
@@ -17,7 +19,7 @@ ShardedStep::ShardedStep(TrainingGraph& graph, const FsdpOptions& options,
       options_(options),
       mesh_(context.mesh),
       units_(graph, options.units, "fsdp", mesh_.size(MeshDimension::kExpert) > 1),
-      kept_as_(context.precision == nullptr ? DType::kFloat32 : context.precision->model),
+      built_as_(context.precision == nullptr ? DType::kFloat32 : context.precision->model),
       trains_(!graph.part(PartKind::kBackward).empty()) {}
 
 IdVector<ParameterId, StorageId> ShardedStep::build() {
@@ -58,9 +60,14 @@ StorageId ShardedStep::add_buffer(const std::string& name, DType type, Elements 
 }
 
 ShardedStep::Unit ShardedStep::lay_out(const ShardUnit& unit) {
-  Unit made{.name = unit.name, .parameters = unit.parameters};
+  Unit made{.name = unit.name, .spans_model = unit.spans_model, .parameters = unit.parameters};
   made.ranks = state_ranks(mesh_, unit.of_experts);
   made.compute = graph_.parameters[unit.parameters.front()].dtype;
+  const auto first =
+      std::find_if(unit.parameters.begin(), unit.parameters.end(),
+                   [&](ParameterId id) { return graph_.parameters[id].gradient.valid(); });
+  made.kept_as = kept_type(
+      graph_.parameters[first == unit.parameters.end() ? unit.parameters.front() : *first]);
   // Version 1 never frees the root behind forward: backward begins with it
   // (_post_forward_reshard in torch/distributed/fsdp/_runtime_utils.py).
   const bool frees = options_.reshard_after_forward.value_or(!unit.is_root);
@@ -70,11 +77,39 @@ ShardedStep::Unit ShardedStep::lay_out(const ShardUnit& unit) {
   } else {
     lay_out_each(unit, made);
   }
-  const bool casts = made.compute != kept_as_;
+  const bool casts = made.compute != made.kept_as;
   const DType gradient = options_.param_dtype.value_or(made.compute);
   made.reduce_type = options_.reduce_dtype.value_or(casts ? gradient : made.compute);
   add_gradient(made);
   return made;
+}
+
+// Returns the type of a parameter's shard. A type of compute of FSDP's own converts from that in
+// which the model is built, but not the codes of a quantised weight; otherwise shards are kept in
+// the type that they are gathered in, which adapters may have for themselves.
+DType ShardedStep::kept_type(const Parameter& parameter) const {
+  const bool converts = options_.param_dtype.has_value() || options_.zero != nullptr;
+  const bool is_codes = graph_.storages[parameter.storage].role == Role::kQuantisedParameter;
+  return converts && !is_codes ? built_as_ : parameter.dtype;
+}
+
+// Throws UserError where PyTorch cannot put the parameters of a unit into one flat parameter, for
+// their types. Codes of quantised weights are stored in the type of the others.
+void ShardedStep::check_types(const Unit& unit) const {
+  const Parameter* first = nullptr;
+  for (const ParameterId id : unit.parameters) {
+    const Parameter& parameter = graph_.parameters[id];
+    if (!is_floating(parameter.dtype)) continue;
+    if (first == nullptr) first = &parameter;
+    if (kept_type(parameter) == kept_type(*first)) continue;
+    throw UserError(
+        {}, "policies.fsdp.version",
+        fmt::format("'{}' has parameters in {} ({}) and in {} ({}), which PyTorch refuses in one "
+                    "flat parameter (must flatten tensors with uniform dtype); write "
+                    "trained_units: each, version: 2, or lora.dtype: {}",
+                    unit.name, name_of(kept_type(*first)), first->name,
+                    name_of(kept_type(parameter)), parameter.name, name_of(kept_type(*first))));
+  }
 }
 
 // Returns the multiple of elements that tensors of a flat parameter begin at. Throws UserError
@@ -95,6 +130,7 @@ std::int64_t ShardedStep::alignment_of(const Unit& unit) const {
 // Version 1: one flat parameter, padded to a multiple of the ranks. With use_orig_params each
 // tensor begins at a multiple of 16 bytes of the type of compute.
 void ShardedStep::lay_out_flat(const ShardUnit& unit, Unit& made) {
+  check_types(made);
   const std::int64_t align = alignment_of(made);
   std::int64_t total = 0;
   std::int64_t held = 0;
@@ -116,7 +152,7 @@ void ShardedStep::lay_out_flat(const ShardUnit& unit, Unit& made) {
     graph_.storages[made.full.back()].one_per_rank = true;
   }
   made.shards.push_back(
-      add_kept(graph_, unit.name + ".flat_shard", kept_as_, made.stored, Role::kParameter));
+      add_kept(graph_, unit.name + ".flat_shard", made.kept_as, made.stored, Role::kParameter));
   if (made.made.empty()) return;
   made.reduced = made.stored;
 }
@@ -137,8 +173,6 @@ void ShardedStep::lay_out_each(const ShardUnit& unit, Unit& made) {
     const RowShard rows = shard_of(made, parameter);
     const StorageId full = parameter.storage;
     const Role role = graph_.storages[full].role;
-    // Codes of a quantised weight are not converted.
-    const DType kept_as = role == Role::kQuantisedParameter ? parameter.dtype : kept_as_;
     gather_into(graph_.storages[full], Elements(rows.stored.count * made.ranks.shard));
     if (equal_parts && parameter.elements <= options_.zero->persistent_below) {
       graph_.storages[full].initial = graph_.storages[full].persistent = true;
@@ -148,7 +182,8 @@ void ShardedStep::lay_out_each(const ShardUnit& unit, Unit& made) {
       made.gathered_elements += rows.stored;
     }
     made.stored += rows.stored;
-    made.shards.push_back(add_kept(graph_, parameter.name + ".shard", kept_as, rows.stored, role));
+    made.shards.push_back(
+        add_kept(graph_, parameter.name + ".shard", kept_type(parameter), rows.stored, role));
     if (!parameter.gradient.valid()) continue;
     made.made.push_back(parameter.gradient);
     made.reduced += rows.stored;
@@ -161,13 +196,15 @@ void ShardedStep::add_gradient(Unit& made) {
   for (const StorageId storage : made.made)
     graph_.storages[storage].persistent = options_.zero != nullptr;
   if (options_.zero != nullptr) return;
-  made.gradient = add_tensor(graph_, made.name + ".grad", kept_as_, made.reduced, Role::kGradient);
+  made.gradient =
+      add_tensor(graph_, made.name + ".grad", made.kept_as, made.reduced, Role::kGradient);
   graph_.storages[made.gradient].persistent = true;
   for (const ParameterId id : made.parameters) {
     Parameter& parameter = graph_.parameters[id];
     if (!parameter.gradient.valid()) continue;
-    parameter.remaining = {
-        .storage = made.gradient, .elements = shard_of(made, parameter).stored, .dtype = kept_as_};
+    parameter.remaining = {.storage = made.gradient,
+                           .elements = shard_of(made, parameter).stored,
+                           .dtype = made.kept_as};
   }
 }
 
@@ -230,10 +267,10 @@ void ShardedStep::update_shards() {
   for (const Unit& unit : tensors_) {
     if (!unit.gradient.valid()) continue;
     UpdatedTensor part{.name = unit.name,
-                       .dtype = kept_as_,
+                       .dtype = unit.kept_as,
                        .elements = unit.stored,
                        .gradient = unit.gradient,
-                       .gradient_dtype = kept_as_};
+                       .gradient_dtype = unit.kept_as};
     if (flat()) {
       part.weights = part.updated = unit.shards.front();
       part.elements = updated_elements(unit);

@@ -1,6 +1,7 @@
 #include "policies/shard/shard_units.hpp"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <utility>
 
@@ -15,6 +16,7 @@ namespace {
 
 constexpr std::string_view kBlocks = "blocks";
 constexpr std::string_view kWhole = "whole";
+constexpr std::array<std::string_view, 3> kTrainedUnits{"none", "each", "one"};
 
 // Whether a module is the named one or lies in it.
 bool is_within(std::string_view module, std::string_view name) {
@@ -81,6 +83,54 @@ UnitKey key_of(const TrainingGraph& graph, LayerId id, const UnitOptions& option
   return found;
 }
 
+// Returns the module that holds a parameter: its name without the last word.
+std::string_view module_of(std::string_view parameter) {
+  return parameter.substr(0, std::min(parameter.rfind('.'), parameter.size()));
+}
+
+// The units of parameters, and of the operators of modules.
+class UnitKeys {
+ public:
+  UnitKeys(const TrainingGraph& graph, const UnitOptions& options)
+      : graph_(graph), options_(options) {
+    if (options.trained != TrainedUnits::kEach) return;
+    for (const Parameter& parameter : graph.parameters) {
+      const std::string_view module = module_of(parameter.name);
+      if (parameter.trained && parameter.name.substr(module.size()) == ".weight")
+        apart_.try_emplace(module, apart_.size());
+    }
+  }
+
+  [[nodiscard]] bool is_root(UnitKey key) const { return key == root_key(options_); }
+  [[nodiscard]] bool spans_model(UnitKey key) const { return is_root(key) || key == rest(); }
+  [[nodiscard]] bool is_apart(const Parameter& parameter) const {
+    return apart_.contains(module_of(parameter.name));
+  }
+  [[nodiscard]] UnitKey of(LayerId layer) const {
+    const UnitKey key = layer.valid() ? key_of(graph_, layer, options_) : root_key(options_);
+    return is_root(key) ? rest() : key;
+  }
+  [[nodiscard]] UnitKey of(const Parameter& parameter) const {
+    if (options_.trained == TrainedUnits::kOne && parameter.trained) return root_key(options_);
+    const auto apart = apart_.find(module_of(parameter.name));
+    if (apart == apart_.end()) return of(parameter.layer);
+    return {root_key(options_).first + 1 + apart->second, kNoBlock};
+  }
+
+ private:
+  // What no other unit holds: the root, unless that is of the trained parameters alone.
+  [[nodiscard]] UnitKey rest() const {
+    UnitKey key = root_key(options_);
+    if (options_.trained == TrainedUnits::kOne) ++key.first;
+    return key;
+  }
+
+  const TrainingGraph& graph_;
+  const UnitOptions& options_;
+  std::map<std::string_view, std::size_t>
+      apart_;  // modules that are units with trained_units: each
+};
+
 bool is_kept(const Layer& layer, const UnitOptions& options) {
   return std::any_of(options.keep_gathered.begin(), options.keep_gathered.end(),
                      [&](const std::string& name) { return is_within(layer.name, name); });
@@ -97,6 +147,11 @@ std::string policy_of(MeshDimension dimension, const Mesh& mesh) {
 UnitOptions decode_units(const Decoder& d) {
   UnitOptions options;
   options.keep_gathered = d.list<std::string>("keep_gathered");
+  const std::string trained =
+      d.optional_word("trained_units", shard_units_detail::kTrainedUnits, "none");
+  options.trained = trained == "each"  ? TrainedUnits::kEach
+                    : trained == "one" ? TrainedUnits::kOne
+                                       : TrainedUnits::kNone;
   d.mention("units", "text or list", "blocks | whole | classes of modules");
   if (!d.has("units")) return options;
   const Value& given = *d.value().find("units");
@@ -120,31 +175,35 @@ ShardUnits::ShardUnits(const TrainingGraph& graph, const UnitOptions& options,
     : of_layer_(graph.layers.size()) {
   namespace detail = shard_units_detail;
   detail::check_modules(graph, options, policy);
+  const detail::UnitKeys keys(graph, options);
   // Whether it is the part of a unit with its experts.
   using PartKey = std::pair<detail::UnitKey, bool>;
   std::map<PartKey, std::size_t> known;
   for (const ParameterId id : ids_of(graph.parameters)) {
-    const LayerId layer = graph.parameters[id].layer;
+    const Parameter& parameter = graph.parameters[id];
+    const LayerId layer = parameter.layer;
     // A parameter outside all modules belongs to the root.
-    const detail::UnitKey key =
-        layer.valid() ? detail::key_of(graph, layer, options) : detail::root_key(options);
-    const bool experts = experts_apart && graph.parameters[id].of_expert;
+    const detail::UnitKey key = keys.of(parameter);
+    const bool experts = experts_apart && parameter.of_expert;
     const auto [unit, fresh] = known.try_emplace(PartKey{key, experts}, units_.size());
     if (fresh) {
-      const bool is_root = key == detail::root_key(options);
-      std::string name = is_root                  ? "root"
-                         : key.second != kNoBlock ? fmt::format("block {}", key.second)
-                                                  : std::string(graph.layer_name(layer));
+      std::string name = keys.is_root(key)          ? "root"
+                         : keys.spans_model(key)    ? "rest"
+                         : key.second != kNoBlock   ? fmt::format("block {}", key.second)
+                         : keys.is_apart(parameter) ? std::string(detail::module_of(parameter.name))
+                                                    : std::string(graph.layer_name(layer));
       if (experts) name += " experts";
-      units_.push_back(
-          {.name = std::move(name), .is_root = is_root && !experts, .of_experts = experts});
+      units_.push_back({.name = std::move(name),
+                        .is_root = keys.is_root(key) && !experts,
+                        .spans_model = keys.spans_model(key) && !experts,
+                        .of_experts = experts});
     }
     ShardUnit& found = units_[unit->second];
     found.parameters.push_back(id);
     found.kept = found.kept || (layer.valid() && detail::is_kept(graph.layers[layer], options));
   }
   for (const LayerId id : ids_of(graph.layers)) {
-    const auto unit = known.find(PartKey{detail::key_of(graph, id, options), false});
+    const auto unit = known.find(PartKey{keys.of(id), false});
     if (unit != known.end()) of_layer_[id] = unit->second;
   }
 }

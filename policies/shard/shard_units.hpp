@@ -3,9 +3,11 @@
 //   units: blocks                            one unit per repeated block; the rest is the root
 //   units: whole                             the root alone
 //   units: [embed_tokens, blocks, [norm, lm_head]]   named modules; an inner list is one unit
+//   trained_units: each                              modules with a trained weight are units apart
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,9 +18,21 @@
 
 namespace tidemark {
 
+// Where trained parameters go, which may lie among frozen ones.
+enum class TrainedUnits : std::uint8_t {
+  kNone,  // into the unit of their module, like the frozen ones
+  // Each module that holds a trained weight itself is a unit (fsdp_auto_wrap_policy in Hugging
+  // Face's peft/utils/other.py).
+  kEach,
+  // All trained parameters are one unit around the model, which is the root; what is left outside
+  // of other units is one within it (wrap_trainable_outmost in atorch's zero_optimization.py).
+  kOne,
+};
+
 struct UnitOptions {
   // Modules of each unit, "blocks" standing for a unit per block; the default is {{"blocks"}}.
   std::vector<std::vector<std::string>> units{{"blocks"}};
+  TrainedUnits trained = TrainedUnits::kNone;
   // Units that a policy makes itself, by layer. Such a unit has the parameters of these layers
   // alone, and not those of modules within them.
   IdVector<LayerId, std::optional<std::size_t>> own_units = {};
@@ -26,7 +40,7 @@ struct UnitOptions {
   std::vector<std::string> keep_gathered;
 };
 
-// Reads `units` and `keep_gathered`.
+// Reads `units`, `trained_units` and `keep_gathered`.
 [[nodiscard]] UnitOptions decode_units(const Decoder& d);
 // Returns the policy of a dimension as a scenario has it, for refusals: "tensor_parallel: {size:
 // 2}".
@@ -36,7 +50,8 @@ struct ShardUnit {
   std::string name;                     // "layers.3", "root"
   std::vector<ParameterId> parameters;  // parameters in the order of registration
   bool is_root = false;
-  bool kept = false;  // named by keep_gathered
+  bool spans_model = false;  // its module is the model: the root, and what is left within it
+  bool kept = false;         // named by keep_gathered
   bool of_experts = false;
 };
 

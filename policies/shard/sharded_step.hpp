@@ -57,7 +57,9 @@ class ShardedStep {
     std::string name;
     StateRanks ranks;
     DType compute = DType::kFloat32;
-    bool kept = false;  // stays gathered after forward
+    DType kept_as = DType::kFloat32;  // the type of the shards of what is trained
+    bool kept = false;                // stays gathered after forward
+    bool spans_model = false;         // its module is the model
     std::vector<ParameterId> parameters;
     std::vector<StorageId> shards;  // one per parameter, or the flat one
     std::vector<StorageId> full;    // the gathered parameters; padding of a flat one comes last
@@ -95,6 +97,8 @@ class ShardedStep {
   void add_gradient(Unit& made);
   void keep_near_turn();
   void place_shards();
+  [[nodiscard]] DType kept_type(const Parameter& parameter) const;
+  void check_types(const Unit& unit) const;
   [[nodiscard]] std::int64_t alignment_of(const Unit& unit) const;
   [[nodiscard]] Elements updated_elements(const Unit& unit) const;
   [[nodiscard]] IdVector<ParameterId, StorageId> shards() const;
@@ -119,6 +123,7 @@ class ShardedStep {
   void build_backward();
   void build_unsynced_backward(const std::vector<OperatorId>& backward);
   [[nodiscard]] bool unsynced() const;
+  [[nodiscard]] bool leaves_at_end(const Unit& unit) const;
   [[nodiscard]] bool stays_gathered(const Unit& unit) const;
   [[nodiscard]] Executor reducer() const;
   [[nodiscard]] bool replicas_wait(const Unit& unit) const;
@@ -142,7 +147,7 @@ class ShardedStep {
   const FsdpOptions& options_;
   Mesh mesh_;
   ShardUnits units_;
-  DType kept_as_;                    // the type of the shards
+  DType built_as_;                   // the type in which the model is built
   bool trains_;                      // the step has a backward
   std::vector<UnitVisit> backward_;  // the backward of each unit, before anything is inserted
   std::vector<Unit> tensors_;

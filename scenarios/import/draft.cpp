@@ -172,10 +172,21 @@ void complete_batch(ScenarioDraft& draft) {
     draft.set_training("accumulate", scalar_at(fmt::to_string(rest), Location{}));
 }
 
+// The Trainer takes peft's units where it trains adapters (_fsdp_qlora_plugin_updates in
+// transformers/trainer.py). Accelerate does not know them in version 2.
+void complete_units(ScenarioDraft& draft) {
+  if (!draft.has_policy("lora") || !draft.has_policy("fsdp")) return;
+  Value& fsdp = draft.policy("fsdp", {});
+  const Value* version = fsdp.find("version");
+  if (version == nullptr || version->scalar != "1") return;
+  set_entry(fsdp, "trained_units", fsdp.location, scalar_at("each", fsdp.location));
+}
+
 }  // namespace
 }  // namespace draft_detail
 
 void ScenarioDraft::complete() {
+  draft_detail::complete_units(*this);
   draft_detail::complete_precision(*this);
   draft_detail::complete_batch(*this);
   draft_detail::complete_offload(*this);

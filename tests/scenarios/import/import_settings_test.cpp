@@ -222,6 +222,16 @@ TEST_SUITE("unit") {
           R"([{"lora": {"rank": 8, "targets": "all-linear", "base": "int8", "prepare": true}}])");
   }
 
+  TEST_CASE("FSDP's first version has peft's units where the Trainer trains adapters") {
+    const std::string file =
+        "{base_model: m, adapter: lora, lora_r: 8, lora_target_linear: true, fsdp: [full_shard, "
+        "auto_wrap], fsdp_version: ";
+    CHECK(policies(read(file + "1}")).find(R"("trained_units": "each")") != std::string::npos);
+    CHECK(policies(read(file + "2}")).find("trained_units") == std::string::npos);
+    CHECK(policies(read("{base_model: m, fsdp: [full_shard, auto_wrap], fsdp_version: 1}"))
+              .find("trained_units") == std::string::npos);
+  }
+
   TEST_CASE("TRL's model and adapter keys beside TrainingArguments make the adapter") {
     const ImportedScenario imported = read(kScript);
     CHECK(imported.format == "TrainingArguments");

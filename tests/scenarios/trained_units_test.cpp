@@ -1,0 +1,192 @@
+// Trained parameters among frozen ones under FSDP: their order, their units and their types.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include "graph/core/errors.hpp"
+#include "graph/ir/training_graph.hpp"
+#include "sim/step/build_training.hpp"
+#include "tests/scenarios/linear_chains.hpp"
+
+namespace tidemark::trained_units_test {
+namespace {
+
+constexpr const char* kLora = "lora: {rank: 8, targets: [q_proj, v_proj, down_proj]}";
+
+// A Llama whose logits are the peak of a recomputed step.
+std::string llama_text(int count, const std::string& policies,
+                       const std::string& training = "precision: fp32") {
+  return fmt::format(
+      "{{model: {{preset: llama, layers: 3, width: 64, heads: 4, kv_heads: 4, ffn: 128, "
+      "vocab: 4096}}, hardware: {{gpu: h100-sxm-80gb, count: {}, node: 1024}}, allocator: ideal, "
+      "training: {{sequence: 64, micro_batch: 2, optimizer: adamw, {}}}, policies: [{}]}}",
+      count, training, policies);
+}
+
+PointResult llama(int count, const std::string& policies,
+                  const std::string& training = "precision: fp32") {
+  return test::simulate_fitting(llama_text(count, policies, training));
+}
+
+TrainingGraph graph_of(const std::string& policies) {
+  const Scenario scenario = decode(llama_text(2, policies));
+  return build_training(scenario).training;
+}
+
+std::string refusal(const std::string& policies, const std::string& training) {
+  try {
+    static_cast<void>(llama(2, policies, training));
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::int64_t gathers(const PointResult& point) {
+  std::int64_t count = 0;
+  for (const Communication& used : point.communication)
+    count += used.kind == CollectiveKind::kAllGather ? used.count : 0;
+  return count;
+}
+
+}  // namespace
+
+TEST_SUITE("unit") {
+  TEST_CASE("adapters are registered behind the weight that they stand beside, as in peft") {
+    std::vector<std::string> names;
+    for (const Parameter& parameter : graph_of(kLora).parameters) {
+      if (parameter.name.find("layers.1.") == 0) names.push_back(parameter.name);
+    }
+    const std::vector<std::string> expected{"layers.1.input_layernorm.weight",
+                                            "layers.1.self_attn.q_proj.weight",
+                                            "layers.1.self_attn.q_proj.lora_A.default.weight",
+                                            "layers.1.self_attn.q_proj.lora_B.default.weight",
+                                            "layers.1.self_attn.k_proj.weight",
+                                            "layers.1.self_attn.v_proj.weight",
+                                            "layers.1.self_attn.v_proj.lora_A.default.weight",
+                                            "layers.1.self_attn.v_proj.lora_B.default.weight",
+                                            "layers.1.self_attn.o_proj.weight",
+                                            "layers.1.post_attention_layernorm.weight",
+                                            "layers.1.mlp.gate_proj.weight",
+                                            "layers.1.mlp.up_proj.weight",
+                                            "layers.1.mlp.down_proj.weight",
+                                            "layers.1.mlp.down_proj.lora_A.default.weight",
+                                            "layers.1.mlp.down_proj.lora_B.default.weight"};
+    CHECK(names == expected);
+  }
+
+  TEST_CASE("a frozen root is resharded when all of backward is over") {
+    // The head is read at the start of backward, and nothing of the root afterwards; PyTorch's
+    // hooks wait for gradients that the model's inputs do not have.
+    for (const char* version : {"version: 1", "version: 2"}) {
+      CAPTURE(version);
+      const TrainingGraph graph = graph_of(fmt::format("{}, fsdp: {{{}}}", kLora, version));
+      const auto head = std::find_if(graph.parameters.begin(), graph.parameters.end(),
+                                     [](const Parameter& p) { return p.name == "lm_head.weight"; });
+      const std::vector<OperatorId>& backward = graph.part(PartKind::kBackward);
+      const auto touches_head = [&](OperatorId id) {
+        const auto touches = graph.touches_of(id);
+        return std::any_of(touches.begin(), touches.end(),
+                           [&](const Touch& touch) { return touch.storage == head->storage; });
+      };
+      const auto last = std::find_if(backward.rbegin(), backward.rend(), touches_head);
+      REQUIRE(last != backward.rend());
+      CHECK(graph.operators[*last].part == OperatorPart::kRelease);
+      // Behind it come marks and reductions alone.
+      CHECK(std::all_of(backward.rbegin(), last,
+                        [&](OperatorId id) { return !graph.operators[id].node.valid(); }));
+    }
+  }
+
+  TEST_CASE("one flat parameter has one type, whatever the units") {
+    const std::string bf16 = "precision: bf16";
+    CHECK(refusal(fmt::format("{}, fsdp: {{version: 1}}", kLora), bf16)
+              .find("flatten tensors with uniform dtype") != std::string::npos);
+    CHECK(refusal(fmt::format("{}, fsdp: {{version: 1, use_orig_params: false}}", kLora),
+                  "precision: fp32")
+              .find("frozen and trained parameters") != std::string::npos);
+    // Adapters of their own units keep their type, with the states of that: 12 bytes each on two
+    // ranks, and 2 of a frozen weight.
+    for (const char* units : {"each", "one"}) {
+      CAPTURE(units);
+      const PointResult point =
+          llama(2, fmt::format("{}, fsdp: {{version: 1, trained_units: {}}}", kLora, units), bf16);
+      const std::int64_t adapters = point.trainable_parameter_count.count;
+      const std::int64_t frozen = point.parameter_count.count - adapters;
+      CHECK(point.parameters.count == (2 * frozen + 4 * adapters) / 2);
+      CHECK(point.gradients.count == 4 * adapters / 2);
+      CHECK(point.optimizer_state.count == 8 * adapters / 2);
+    }
+  }
+
+  TEST_CASE("a frozen base is kept in its own type") {
+    const PointResult point =
+        llama(2, "lora: {rank: 8, base: bf16, targets: [q_proj]}, fsdp: {version: 2}",
+              "precision: bf16_autocast");
+    const std::int64_t adapters = point.trainable_parameter_count.count;
+    const std::int64_t frozen = point.parameter_count.count - adapters;
+    CHECK(point.parameters.count == (2 * frozen + 4 * adapters) / 2);
+  }
+}
+
+TEST_SUITE("paper") {
+  // dlrover/atorch, examples/llama2: peaks of LoRA on 8 to 64 GPUs differ by (4 P + 12 P_lora)
+  // (1/N1 - 1/N2), P being the frozen parameters: at the peak, the logits, there are no gradients.
+  TEST_CASE("the states of adapters that are units of their own are shared evenly by the ranks") {
+    for (const char* units : {"each", "one"}) {
+      CAPTURE(units);
+      const auto on = [&](int ranks) {
+        return llama(ranks, fmt::format("{}, checkpoint_every: {{period: 1, reentrant: false}}, "
+                                        "fsdp: {{version: 1, trained_units: {}}}",
+                                        kLora, units));
+      };
+      const PointResult eight = on(8);
+      const std::int64_t adapters = eight.trainable_parameter_count.count;
+      const std::int64_t frozen = eight.parameter_count.count - adapters;
+      for (const int ranks : {2, 4, 16}) {
+        CAPTURE(ranks);
+        const std::int64_t all = 4 * frozen + 12 * adapters;
+        CHECK(on(ranks).run.live.bytes.count - eight.run.live.bytes.count == all / ranks - all / 8);
+      }
+    }
+  }
+}
+
+TEST_SUITE("property") {
+  TEST_CASE("one rank of a flat parameter with adapters does not hold all of their states") {
+    const auto states = [](int ranks) {
+      return llama(ranks, fmt::format("{}, fsdp: {{version: 1}}", kLora)).optimizer_state.count;
+    };
+    // The fullest of two ranks has less than all, and of four less than of two.
+    CHECK(states(2) < states(1));
+    CHECK(states(4) < states(2));
+  }
+
+  TEST_CASE("units within a checkpointed block are gathered before it is recomputed, no earlier") {
+    // A unit for each adapter changes what is gathered beside the root by no more than the
+    // adapters of two blocks; were they kept from forward on it would be those of all.
+    const std::string checkpoint = "checkpoint_every: {period: 1, reentrant: false}";
+    for (const char* version : {"version: 1", "version: 2"}) {
+      for (const char* order : {"{0}, {1}, fsdp: {{{2}, trained_units: each}}",
+                                "fsdp: {{{2}, trained_units: each}}, {0}, {1}"}) {
+        CAPTURE(version);
+        CAPTURE(order);
+        const PointResult point =
+            llama(2, fmt::format(fmt::runtime(order), kLora, checkpoint, version));
+        const PointResult whole =
+            llama(2, fmt::format("{}, {}, fsdp: {{{}}}", kLora, checkpoint, version));
+        const auto gathered = [](const PointResult& of) {
+          return of.peak.by_role[static_cast<std::size_t>(Role::kGatheredParameter)].count;
+        };
+        CHECK(gathered(point) <= gathered(whole));
+        // Each unit but a root that stays is gathered once in forward and once in backward.
+        CHECK(gathers(point) == gathers(whole) + 2 * 3 * 6);
+      }
+    }
+  }
+}
+
+}  // namespace tidemark::trained_units_test
