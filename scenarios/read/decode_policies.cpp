@@ -101,6 +101,23 @@ void check_averages_once(const Listed& listed, const Scenario& scenario) {
                   "policy 'ema', not both");
 }
 
+// Throws for a policy that decides what a pipeline's schedule decides already, or that a rank could
+// follow only alone.
+void check_pipeline(const Listed& listed, const AnyPolicy& policy, const Scenario& scenario) {
+  if (scenario.mesh.size(MeshDimension::kPipeline) == 1) return;
+  const bool orders = std::holds_alternative<std::unique_ptr<SequencePolicy>>(policy);
+  const bool evicts = std::holds_alternative<std::unique_ptr<EvictionPolicy>>(policy);
+  if (!orders && !evicts) return;
+  throw UserError(
+      listed.location, "policies." + excerpt(listed.name),
+      orders ? fmt::format("'{}' and 'pipeline' both decide the order of the operators; "
+                           "checkpoint_every and selective recompute within a stage",
+                           listed.name)
+             : fmt::format("'{}' decides while one GPU runs alone, and 'pipeline' runs one for "
+                           "each stage; checkpoint_every and offload_activations go with it",
+                           listed.name));
+}
+
 // Throws at a budget of bytes whose unit was forgotten; a cost graph has a unit of its own.
 void check_budget(const Listed& listed, const Scenario& scenario) {
   const Value* budget = listed.parameters.find("budget");
@@ -198,6 +215,7 @@ void decode_policies(const Decoder& scenario, const Environment& environment, Sc
         decode_policies_detail::find_policy(listed, item.path(), environment.policies);
     AnyPolicy policy = entry.decode(Decoder(listed.parameters, "policies." + listed.name), context);
     decode_policies_detail::check_single(listed, policy, result);
+    decode_policies_detail::check_pipeline(listed, policy, result);
     decode_policies_detail::check_listed_once(listed, entry, result);
     decode_policies_detail::check_averages_once(listed, result);
     decode_policies_detail::check_budget(listed, result);

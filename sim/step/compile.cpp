@@ -162,28 +162,8 @@ void make_program(const StepSpec& spec, const TrainedModel& model, const Compile
   result.order = std::move(planned->step.order);
 }
 
-// Throws for policies that decide what a pipeline's schedule decides already, or that a rank could
-// follow only alone.
-void check_pipeline(const StepSpec& spec) {
-  for (std::size_t i = 0; i < spec.policies.size(); ++i) {
-    const AnyPolicy& policy = spec.policies[i];
-    const bool orders = std::holds_alternative<std::unique_ptr<SequencePolicy>>(policy);
-    const bool evicts = std::holds_alternative<std::unique_ptr<EvictionPolicy>>(policy);
-    if (!orders && !evicts) continue;
-    throw UserError(
-        {}, "policies",
-        orders ? fmt::format("'{}' and 'pipeline' both decide the order of the operators; "
-                             "checkpoint_every and selective recompute within a stage",
-                             spec.policy_names[i])
-               : fmt::format("'{}' decides while one GPU runs alone, and 'pipeline' runs one for "
-                             "each stage; checkpoint_every and offload_activations go with it",
-                             spec.policy_names[i]));
-  }
-}
-
 Compiled compile_stages(const StepSpec& spec, const TrainedModel& model,
                         const CompileOptions& options) {
-  check_pipeline(spec);
   Compiled result;
   for (const std::shared_ptr<const TrainedModel>& stage : model.stages)
     result.stages.push_back(compile(spec, *stage, options));
