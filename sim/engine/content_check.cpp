@@ -65,17 +65,33 @@ void ContentCheck::execute(std::uint32_t instruction) {
     if (use.access() == Access::kRead) continue;
     const std::size_t b = use.allocation().index();
     held_[b] = expected_[b] = content_check_detail::mix(content, ++output);
+    const StorageId storage = program_.allocations[use.allocation()].storage;
+    if (!storage.valid()) continue;
+    if (!latest_.contains(storage)) latest_.resize(storage.index() + 1);
+    latest_[storage] = use.allocation();
   }
+}
+
+// Returns what a recomputation reads: the allocation, or that which holds its storage now.
+std::uint64_t ContentCheck::content_of(AllocationId allocation) const {
+  const std::uint64_t held = held_[allocation.index()];
+  const StorageId storage = program_.allocations[allocation].storage;
+  if (held != kNothing || !storage.valid() || !latest_.contains(storage)) return held;
+  const AllocationId latest = latest_[storage];
+  return latest.valid() ? held_[latest.index()] : held;
 }
 
 void ContentCheck::repeat(std::uint32_t launch) {
   for (AllocationUse use : program_.uses_of(launch)) {
-    if (content_check_detail::is_read(use.access()) &&
-        held_[use.allocation().index()] == kNothing) {
+    if (!content_check_detail::is_read(use.access())) continue;
+    if (content_of(use.allocation()) == kNothing)
       fail(launch, use.allocation(), "is repeated without");
-    }
   }
-  const std::uint64_t content = read(launch, held_);
+  std::uint64_t content = content_check_detail::mix(2, program_.subject[launch]);
+  for (AllocationUse use : program_.uses_of(launch)) {
+    if (content_check_detail::is_read(use.access()))
+      content = content_check_detail::mix(content, content_of(use.allocation()));
+  }
   std::uint64_t output = 0;
   for (AllocationUse use : program_.uses_of(launch)) {
     if (use.access() == Access::kRead) continue;

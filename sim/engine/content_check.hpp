@@ -1,5 +1,8 @@
 // Proves at run time that eviction restores the content that was there before.
 //
+// A recomputation may read what another allocation of the same storage holds by now, as of a
+// parameter that has been gathered again.
+//
 // Every write has a symbolic content: the operator and the contents that it read. `expected` is the
 // content in a run without eviction, `held` is what the memory holds: nothing after an allocation
 // was dropped, the content of a repeated operator's present inputs after it was restored.
@@ -23,18 +26,24 @@ class ContentCheck {
   // an output's content differs from the first time.
   void repeat(std::uint32_t launch);
   void lose(AllocationId allocation) { held_[allocation.index()] = kNothing; }
+  // Returns the content that an allocation has in a run without eviction.
+  [[nodiscard]] std::uint64_t expected(AllocationId allocation) const {
+    return expected_[allocation.index()];
+  }
 
  private:
   static constexpr std::uint64_t kNothing = 0;
 
   [[nodiscard]] std::uint64_t read(std::uint32_t instruction,
                                    const std::vector<std::uint64_t>& contents) const;
+  [[nodiscard]] std::uint64_t content_of(AllocationId allocation) const;
   [[noreturn]] void fail(std::uint32_t instruction, AllocationId allocation,
                          const char* what) const;
 
   const StepProgram& program_;
   std::vector<std::uint64_t> expected_;  // expected content of each allocation
   std::vector<std::uint64_t> held_;
+  IdVector<StorageId, AllocationId> latest_;  // the allocation that was written last of each
 };
 
 }  // namespace tidemark

@@ -302,6 +302,7 @@ void Engine<A>::free(std::uint32_t i, AllocationId allocation) {
       return;
     }
     evictor_.resident[allocation.index()] = 0;
+    if (evictor_.check) evictor_.check->lose(allocation);
   }
   if (b.tier == Tier::kDevice) {
     note_phase_peak();

@@ -1,6 +1,10 @@
 #include "sim/engine/eviction.hpp"
 
 #include <algorithm>
+#include <map>
+#include <utility>
+
+#include "sim/engine/content_check.hpp"
 
 namespace tidemark {
 namespace eviction_detail {
@@ -13,19 +17,61 @@ bool runs_on_compute(const StepProgram& program, std::uint32_t i) {
          program.stream[i] == static_cast<std::uint8_t>(Stream::kCompute);
 }
 
+// Instructions at which something is there, in ascending order; `until` is the first one after.
+struct Window {
+  std::uint32_t from = 0;
+  std::uint32_t until = kNever;
+};
+using Windows = std::vector<Window>;
+
+// A recipe that reads parameters which many micro-batches gather has a window in each of them.
+constexpr std::size_t kMostWindows = 16;
+
+Windows common(const Windows& a, const Windows& b) {
+  Windows both;
+  for (std::size_t i = 0, k = 0; i < a.size() && k < b.size() && both.size() < kMostWindows;) {
+    const Window window{std::max(a[i].from, b[k].from), std::min(a[i].until, b[k].until)};
+    if (window.from < window.until) both.push_back(window);
+    a[i].until < b[k].until ? ++i : ++k;
+  }
+  return both;
+}
+
+Windows either(Windows windows, Window other) {
+  windows.push_back(other);
+  std::sort(windows.begin(), windows.end(),
+            [](const Window& a, const Window& b) { return a.from < b.from; });
+  Windows merged;
+  for (const Window& window : windows) {
+    if (!merged.empty() && window.from <= merged.back().until) {
+      merged.back().until = std::max(merged.back().until, window.until);
+    } else {
+      merged.push_back(window);
+    }
+  }
+  return merged;
+}
+
+bool contains(const Windows& windows, std::uint32_t at) {
+  return std::any_of(windows.begin(), windows.end(),
+                     [at](const Window& w) { return w.from <= at && at < w.until; });
+}
+
 class FactFinder {
  public:
   FactFinder(const StepProgram& program, EvictionFacts& facts)
       : program_(program),
         facts_(facts),
         writes_(program.allocations.size()),
-        last_use_(program.allocations.size(), 0),
-        valid_until_(program.allocations.size(), kNever),
+        uses_(program.allocations.size()),
+        first_computed_(program.allocations.size(), kNever),
+        valid_(program.allocations.size()),
         elsewhere_(program.allocations.size(), 0),
         freed_(program.allocations.size(), 0) {}
 
   void run() {
     index_uses();
+    find_twins();
     for (std::uint32_t i = 0; i < program_.size(); ++i) {
       if (runs_on_compute(program_, i)) judge(i);
     }
@@ -36,10 +82,14 @@ class FactFinder {
     for (std::uint32_t i = 0; i < program_.size(); ++i) {
       if (program_.opcode[i] == Opcode::kFree) freed_[program_.subject[i]] = 1;
       const bool on_compute = runs_on_compute(program_, i);
+      const bool launches = program_.opcode[i] == Opcode::kLaunch;
+      if (launches && is_communication(static_cast<Stream>(program_.stream[i])))
+        communicates_ = true;
       for (AllocationUse use : program_.uses_of(i)) {
         const std::size_t b = use.allocation().index();
-        last_use_[b] = i;
+        uses_[b].push_back(i);
         if (!on_compute) elsewhere_[b] = 1;
+        if (on_compute) first_computed_[b] = std::min(first_computed_[b], i);
         if (use.access() == Access::kRead) continue;
         writes_[b].push_back(i);
         if (facts_.producer[b] == kNever && on_compute) facts_.producer[b] = i;
@@ -47,26 +97,70 @@ class FactFinder {
     }
   }
 
-  // Returns the instruction from which on an input of `launch` is neither resident nor
-  // recomputable.
-  [[nodiscard]] std::uint32_t input_valid_until(std::size_t b, std::uint32_t launch) const {
-    if (facts_.restorable[b] != 0) return valid_until_[b];
-    // Only memory that is never freed can be counted on; it must not change.
-    const Role role = program_.allocations[AllocationId(b)].role;
+  // Parameters that are gathered twice have the same content as long as their shards do.
+  void find_twins() {
+    const bool gathers =
+        std::any_of(program_.allocations.begin(), program_.allocations.end(),
+                    [](const Allocation& a) { return a.role == Role::kGatheredParameter; });
+    if (!gathers) return;
+    ContentCheck contents(program_);
+    for (std::uint32_t i = 0; i < program_.size(); ++i) {
+      if (program_.uses_of(i).empty()) continue;
+      contents.execute(i);
+      for (AllocationUse use : program_.uses_of(i)) {
+        const AllocationId id = use.allocation();
+        const Allocation& allocation = program_.allocations[id];
+        if (use.access() != Access::kCreate || allocation.role != Role::kGatheredParameter ||
+            !allocation.storage.valid() || writes_[id.index()].size() != 1)
+          continue;
+        const std::pair<StorageId, std::uint64_t> key{allocation.storage, contents.expected(id)};
+        twins_[key].push_back(id);
+        twin_key_.try_emplace(id, key);
+      }
+    }
+  }
+
+  // Returns where an input of `launch` that cannot be recomputed itself is there, with the content
+  // that it has now.
+  [[nodiscard]] Windows resident(AllocationId id, std::uint32_t launch) const {
+    const std::size_t b = id.index();
+    if (const auto key = twin_key_.find(id); key != twin_key_.end()) return gathered(key->second);
+    // Memory that is never freed and that exists from the start must not change.
+    const Role role = program_.allocations[id].role;
     const bool stays = is_parameter(role) || role == Role::kBuffer || role == Role::kInput ||
                        role == Role::kTeacher;
-    if (!stays || freed_[b] != 0) return 0;
     const auto next = std::upper_bound(writes_[b].begin(), writes_[b].end(), launch);
-    return next == writes_[b].end() ? kNever : *next;
+    const std::uint32_t written = next == writes_[b].end() ? kNever : *next;
+    if (stays && freed_[b] == 0) return {{launch, written}};
+    if (!communicates_) return {};
+    return {{launch, std::min(written, uses_[b].back() + 1)}};
+  }
+
+  // Compute may read it behind its first operator that has waited for the gather.
+  [[nodiscard]] Windows gathered(const std::pair<StorageId, std::uint64_t>& key) const {
+    Windows windows;
+    for (const AllocationId twin : twins_.at(key)) {
+      const std::uint32_t first = first_computed_[twin.index()];
+      if (first != kNever) windows.push_back({first, uses_[twin.index()].back() + 1});
+    }
+    return windows;
+  }
+
+  // Returns where an input of `launch` is there or can be recomputed.
+  [[nodiscard]] Windows valid(AllocationId id, std::uint32_t launch) const {
+    const std::size_t b = id.index();
+    if (facts_.restorable[b] == 0) return resident(id, launch);
+    if (facts_.evictable[b] != 0 || !communicates_) return valid_[b];
+    return either(valid_[b], {writes_[b].front(), uses_[b].back() + 1});
   }
 
   void judge(std::uint32_t launch) {
-    std::uint32_t valid = kNever;
+    Windows windows{{launch, kNever}};
     for (AllocationUse use : program_.uses_of(launch)) {
       const std::size_t b = use.allocation().index();
       switch (use.access()) {
         case Access::kRead:
-          valid = std::min(valid, input_valid_until(b, launch));
+          windows = common(windows, valid(use.allocation(), launch));
           break;
         case Access::kCreate:
           if (writes_[b].size() != 1 || elsewhere_[b] != 0) return;
@@ -75,7 +169,7 @@ class FactFinder {
           return;
       }
     }
-    if (valid <= launch) return;
+    if (windows.empty() || windows.back().until <= launch + 1) return;
     for (AllocationUse use : program_.uses_of(launch)) {
       const Allocation& allocation = program_.allocations[use.allocation()];
       const bool temporary =
@@ -85,8 +179,11 @@ class FactFinder {
       if (use.access() != Access::kCreate || !temporary) continue;
       const std::size_t b = use.allocation().index();
       facts_.restorable[b] = 1;
-      valid_until_[b] = valid;
-      facts_.evictable[b] = last_use_[b] < valid ? 1 : 0;
+      valid_[b] = windows;
+      facts_.evictable[b] = std::all_of(uses_[b].begin(), uses_[b].end(),
+                                        [&](std::uint32_t at) { return contains(windows, at); })
+                                ? 1
+                                : 0;
       for (AllocationUse input : program_.uses_of(launch)) {
         if (input.access() == Access::kRead && facts_.restorable[input.allocation().index()] != 0) {
           facts_.recipes.push_back({launch, input.allocation(), use.allocation()});
@@ -97,13 +194,17 @@ class FactFinder {
 
   const StepProgram& program_;
   EvictionFacts& facts_;
-  // by allocation: the launches and copies that write it
+  // by allocation: the launches and copies that write it, and those that touch it
   std::vector<std::vector<std::uint32_t>> writes_;
-  std::vector<std::uint32_t> last_use_;
-  // by launch: from this instruction on its recipe gives another content
-  std::vector<std::uint32_t> valid_until_;
+  std::vector<std::vector<std::uint32_t>> uses_;
+  std::vector<std::uint32_t> first_computed_;  // by allocation: the first launch on compute
+  std::vector<Windows> valid_;   // by restorable allocation: where its recipe gives its content
   std::vector<char> elsewhere_;  // touched by a copy or another stream
   std::vector<char> freed_;
+  // Other ranks take part. The recipes of a GPU alone go back to memory that is never freed.
+  bool communicates_ = false;
+  std::map<std::pair<StorageId, std::uint64_t>, std::vector<AllocationId>> twins_;
+  std::map<AllocationId, std::pair<StorageId, std::uint64_t>> twin_key_;
 };
 
 EvictionFacts facts_without_costs(const StepProgram& program) {

@@ -12,11 +12,16 @@ namespace tidemark {
 
 // Facts about a program that eviction needs; computed once per run.
 //
-// An allocation may be evicted when repeating its launch gives the same content until the
-// allocation's last use: it was written once, and everything its recipe reads, back to memory that
-// exists from the start, is not overwritten before then. A repeated launch writes all its outputs,
-// so none of them may have changed since. Only the compute stream may write and read such
-// allocations: those that copies touch stay resident.
+// An allocation may be evicted when repeating its launch gives the same content at each of its
+// later uses: it was written once, and everything its recipe reads, back to memory that is there,
+// is there and has not been overwritten. A repeated launch writes all its outputs, so none of them
+// may have changed since. Only the compute stream may write and read such allocations: those that
+// copies and collectives touch stay resident until the program frees them, and what is computed
+// from them can be recomputed until then. A gathered parameter is there again when backward has
+// gathered it:
+//
+//   gathered    |--- forward of the unit ---|            |--- its backward ---|
+//   computed from it    ^ made                               ^ used, recomputed if it was dropped
 struct EvictionFacts {
   std::vector<std::uint32_t> producer;  // by allocation: the launch that writes it
   std::vector<char> evictable;       // by allocation: whether it may be evicted until its last use

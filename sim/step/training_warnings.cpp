@@ -118,6 +118,15 @@ std::vector<std::string> warnings_of_point(const StepSpec& spec, const TrainedMo
         "host, "
         "as DeepSpeed and PyTorch do, which takes less memory and time");
   }
+  const bool evicts =
+      std::any_of(spec.policies.begin(), spec.policies.end(), [](const AnyPolicy& policy) {
+        return std::holds_alternative<std::unique_ptr<EvictionPolicy>>(policy);
+      });
+  if (evicts && gather_ranks(spec) > 1) {
+    warnings.emplace_back(
+        "backward gathers parameters in smaller groups, from other shards than forward: eviction "
+        "takes them for other values, and drops nothing that is computed from them");
+  }
   warnings.insert(warnings.end(), model.warnings.begin(), model.warnings.end());
   if (const std::string_view remark = spec.allocator->remark(); !remark.empty())
     warnings.emplace_back(remark);
