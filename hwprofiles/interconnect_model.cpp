@@ -57,6 +57,12 @@ bool is_between_two(CollectiveKind kind) {
   return kind == CollectiveKind::kSend || kind == CollectiveKind::kReceive;
 }
 
+// Whether a network is no measured one: somebody who writes a latency of 0 asks for bytes over
+// bandwidth, as the closed forms of a schedule or a collective have them.
+bool is_ideal(const NetworkProfile& network) {
+  return network.latency == Duration(0);
+}
+
 int doublings(int nodes) {
   int steps = 0;
   while ((1 << steps) < nodes)
@@ -114,9 +120,12 @@ double InterconnectModel::network_seconds(const Collective& collective,
   const int adapters = interconnect_model_detail::is_between_two(collective.kind)
                            ? 1
                            : (group.size + group.nodes - 1) / group.nodes;
+  const double share = interconnect_model_detail::is_ideal(links_.network)
+                           ? 1
+                           : interconnect_model_detail::kNetworkShare;
   return interconnect_model_detail::sent_share(collective.kind, group.nodes) *
          interconnect_model_detail::real(collective.bytes) / adapters /
-         (interconnect_model_detail::kNetworkShare * links_.network.bandwidth.value);
+         (share * links_.network.bandwidth.value);
 }
 
 MeshGroup InterconnectModel::group_of(const Collective& collective) const {
@@ -154,7 +163,15 @@ Duration InterconnectModel::duration(const Collective& collective) const {
   const bool known = figures.bandwidth.value > 0 || figures.floor > Duration(0);
   Duration floor = known ? figures.floor : interconnect_model_detail::kUnknownFloor;
   double ramp = figures.ramp;
-  if (group.nodes > 1) {
+  if (group.nodes > 1 && interconnect_model_detail::is_ideal(links_.network)) {
+    // What was measured inside of a node belongs to what its GPUs exchange.
+    const bool inside =
+        group.size > group.nodes && !interconnect_model_detail::is_between_two(collective.kind);
+    if (!inside) {
+      floor = Duration(0);
+      ramp = 0;
+    }
+  } else if (group.nodes > 1) {
     floor += 2 * interconnect_model_detail::doublings(group.nodes) *
              (links_.network.latency + interconnect_model_detail::kNetworkStep);
     ramp += interconnect_model_detail::kNetworkRamp;

@@ -11,6 +11,9 @@
 //               others                                   (N - 1) / N * b / g
 //   floor     of one node, and between nodes two hops for each doubling of their number (a tree)
 //
+// A network of latency 0 is an ideal one: nothing but the bytes over its bandwidth, without the
+// floor and the ramp of messages that only it carries.
+//
 // Floor, ramp and bus bandwidth of one node are figures of the profile, fitted to nccl-tests; mean
 // errors 8 % (8 x A100), 3 % (8 x H200). NCCL's own tuner model is within 4 % for large messages,
 // but says 15 us where 35 to 45 are measured for small ones. Between nodes the law agrees within

@@ -182,6 +182,29 @@ TEST_SUITE("unit") {
     CHECK(InterconnectModel(pcie, four).duration({.bytes = Bytes(100'000'000)}).count() ==
           130'000 + 5'000'000);
   }
+
+  TEST_CASE("a network of latency 0 carries bytes over bandwidth, and nothing else") {
+    // One GPU on each of 4 nodes, 50 GB/s each: 3/4 of the bytes, twice for an all-reduce.
+    DeviceProfile ideal = device();
+    ideal.links.network.latency = Duration(0);
+    const Mesh apart({4, 4, 1, 1, 1, 1}, 1, kInside);
+    const auto time = [&](const Mesh& mesh, CollectiveKind kind, std::int64_t bytes) {
+      return InterconnectModel(ideal, mesh)
+          .duration({.kind = kind, .group = MeshDimension::kShard, .bytes = Bytes(bytes)})
+          .count();
+    };
+    for (const std::int64_t bytes : {std::int64_t{4000}, std::int64_t{400'000'000}}) {
+      CAPTURE(bytes);
+      CHECK(time(apart, CollectiveKind::kAllReduce, bytes) == bytes * 3 / 100);
+      CHECK(time(apart, CollectiveKind::kAllGather, bytes) == bytes * 3 / 200);
+      CHECK(time(apart, CollectiveKind::kSend, bytes) == bytes / 50);
+    }
+    // 2 nodes of 2: GPUs of a node exchange too, which costs what was measured there. Half of the
+    // bytes go through the 2 adapters of a node: 400e6 / 2 / 2 / 50e9 = 2 ms; 3/4 of them inside,
+    // 400e6 * 3/4 / 200e9 = 1.5 ms; 30 us of floor and 10 ns for each of the 20,000.
+    const Mesh pairs({4, 4, 1, 1, 1, 1}, 2, kInside);
+    CHECK(time(pairs, CollectiveKind::kAllGather, 400'000'000) == 2'000'000 + 30'000 + 200'000);
+  }
 }
 
 }  // namespace tidemark::mesh_test
