@@ -12,23 +12,13 @@
 #include "graph/core/document.hpp"
 #include "graph/core/errors.hpp"
 #include "graph/core/paths.hpp"
+#include "hwprofiles/measured/csv_table.hpp"
 
 namespace tidemark {
 namespace pipeline_table_detail {
 namespace {
 
 constexpr int kMostNumber = 60000;  // fits the 16 bits of a scheduled part
-
-std::vector<std::string> cells_of(const std::string& line) {
-  std::vector<std::string> cells;
-  std::stringstream text(line);
-  std::string cell;
-  while (std::getline(text, cell, ','))
-    cells.push_back(cell);
-  if (!cells.empty() && !cells.back().empty() && cells.back().back() == '\r')
-    cells.back().pop_back();
-  return cells;
-}
 
 bool read_number(std::string_view text, int& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -59,18 +49,18 @@ class TableReader {
  public:
   TableReader(std::string file, int ranks) : file_(std::move(file)), ranks_(ranks) {}
 
-  PipelineTable read(std::istream& in) {
+  PipelineTable read(std::string_view text) {
     table_.by_rank.resize(static_cast<std::size_t>(ranks_));
-    std::string line;
-    while (std::getline(in, line)) {
-      ++line_;
-      if (line.empty() || line == "\r") continue;
-      const std::vector<std::string> cells = cells_of(line);
-      if (order_column_ < 0) {
-        find_columns(cells);
-      } else {
-        read_row(cells);
-      }
+    const CsvTable rows = parse_csv(text, file_);
+    if (!rows.has("rank") || !rows.has("order")) {
+      line_ = 1;
+      fail("a schedule's table needs the columns rank and order");
+    }
+    rank_column_ = rows.column("rank");
+    order_column_ = rows.column("order");
+    for (const CsvRow& row : rows.rows) {
+      line_ = row.line;
+      read_row(row.cells);
     }
     check();
     return std::move(table_);
@@ -81,26 +71,16 @@ class TableReader {
     throw UserError({.file = file_, .line = line_, .column = 1}, {}, problem);
   }
 
-  void find_columns(const std::vector<std::string>& cells) {
-    for (std::size_t i = 0; i < cells.size(); ++i) {
-      if (cells[i] == "rank") rank_column_ = static_cast<int>(i);
-      if (cells[i] == "order") order_column_ = static_cast<int>(i);
-    }
-    if (rank_column_ < 0 || order_column_ < 0)
-      fail("a schedule's table needs the columns rank and order");
-  }
-
   void read_row(const std::vector<std::string>& cells) {
-    const auto most = static_cast<std::size_t>(std::max(rank_column_, order_column_));
-    if (cells.size() <= most) fail("the row ends before its columns rank and order");
+    if (cells.size() <= std::max(rank_column_, order_column_))
+      fail("the row ends before its columns rank and order");
     int rank = 0;
-    if (!read_number(cells[static_cast<std::size_t>(rank_column_)], rank) || rank >= ranks_) {
-      fail(fmt::format("expected a rank of 0 to {}, found '{}'", ranks_ - 1,
-                       cells[static_cast<std::size_t>(rank_column_)]));
+    if (!read_number(cells[rank_column_], rank) || rank >= ranks_) {
+      fail(fmt::format("expected a rank of 0 to {}, found '{}'", ranks_ - 1, cells[rank_column_]));
     }
     std::vector<ScheduledPart>& work = table_.by_rank[static_cast<std::size_t>(rank)];
     if (!work.empty()) fail(fmt::format("rank {} has an order already", rank));
-    std::stringstream words(cells[static_cast<std::size_t>(order_column_)]);
+    std::stringstream words(cells[order_column_]);
     std::string word;
     while (words >> word) {
       ScheduledPart part;
@@ -187,8 +167,8 @@ class TableReader {
   std::string file_;
   int ranks_;
   int line_ = 0;
-  int rank_column_ = -1;
-  int order_column_ = -1;
+  std::size_t rank_column_ = 0;
+  std::size_t order_column_ = 0;
   PipelineTable table_;
 };
 
@@ -198,8 +178,7 @@ class TableReader {
 PipelineTable read_pipeline_table(const std::string& file, int ranks, const Location& named_at,
                                   const std::string& path) {
   if (!is_file(file)) throw UserError(named_at, path, fmt::format("cannot read '{}'", file));
-  std::istringstream in(read_text_file(file));
-  return pipeline_table_detail::TableReader(file, ranks).read(in);
+  return pipeline_table_detail::TableReader(file, ranks).read(read_text_file(file));
 }
 
 }  // namespace tidemark

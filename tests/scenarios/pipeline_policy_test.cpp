@@ -288,6 +288,12 @@ TEST_SUITE("unit") {
                        fmt::format("pipeline: {{size: 2, schedule: {{table: {}}}}}", file));
     };
     const PointResult table = simulated(text(good));
+    // As csv modules that quote every field write it.
+    const std::string quoted =
+        folder.write("quoted.csv",
+                     "\"rank\",\"note\",\"order\"\r\n\"0\",\"first, \"\"warm\"\"\",\"F0 F1 B0 "
+                     "B1\"\r\n\"1\",,\"F0 B0 F1 B1\"\r\n");
+    CHECK(simulated(text(quoted)).stages[1].order == "F0 B0 F1 B1");
     const PointResult known = simulated(small_gpt(4, 2, 2, "pipeline: {size: 2}"));
     REQUIRE(table.stages.size() == 2);
     CHECK(table.stages[1].order == "F0 B0 F1 B1");
