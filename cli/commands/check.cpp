@@ -8,6 +8,7 @@
 #include "graph/core/errors.hpp"
 #include "scenarios/read/published.hpp"
 #include "scenarios/read/scenario.hpp"
+#include "scenarios/studies/accepted_sizes.hpp"
 #include "scenarios/studies/compare.hpp"
 #include "sim/step/compile.hpp"
 
@@ -26,7 +27,8 @@ std::size_t check_points_of_sweep(const Value& document, const Environment& envi
     Value point = document;
     for (const Override& change : overrides)
       apply_override(point, change);
-    const Scenario scenario = decode_scenario(point, environment);
+    const Scenario scenario =
+        points.size() == 1 ? decode_alone(point, environment) : decode_scenario(point, environment);
     if (&overrides == &points.front())
       check_published(decode_published(document, scenario.device.figures), points.size());
     const bool is_file = scenario.model.kind != ModelKind::kPreset;

@@ -3,6 +3,7 @@
 
 #include "graph/rewrite/partition/partition_graph.hpp"
 #include "policies/parallel/entries.hpp"
+#include "policies/plan/other_sizes.hpp"
 
 namespace tidemark {
 namespace context_parallel_detail {
@@ -39,12 +40,13 @@ const PolicyEntry& context_parallel_entry() {
           "cuts every sequence among ranks; attention passes keys and values around a ring, "
           "gathers them, or exchanges positions for heads (kind: ring, all_gather, ulysses)",
       .source = "TransformerEngine; Liu et al. 2023; Jacobs et al. 2023",
-      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
+      .decode = [](const Decoder& d, const RewriteContext& context) -> AnyPolicy {
         PartitionOptions options{.group = MeshDimension::kContext,
                                  .ranks = d.required<int>("size", at_least(1)),
                                  .path = "policies.context_parallel.size"};
         options.kind = context_parallel_detail::kind_of(
             d.optional_word("kind", context_parallel_detail::kKinds, "ring"));
+        options.divides = ranks_to_divide(context.mesh, MeshDimension::kContext, options.ranks);
         d.finish();
         return std::make_unique<context_parallel_detail::ContextParallel>(std::move(options));
       },

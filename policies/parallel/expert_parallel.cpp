@@ -1,6 +1,7 @@
 // Expert parallelism: the experts of a mixture lie on several data ranks.
 #include "graph/rewrite/partition/divide_experts.hpp"
 #include "policies/parallel/entries.hpp"
+#include "policies/plan/other_sizes.hpp"
 
 namespace tidemark {
 namespace expert_parallel_detail {
@@ -30,7 +31,7 @@ const PolicyEntry& expert_parallel_entry() {
           "the experts of a mixture lie on several data ranks; tokens go to them and back by "
           "all-to-alls",
       .source = "Megatron-LM's all-to-all dispatcher; Lepikhin et al. 2020",
-      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
+      .decode = [](const Decoder& d, const RewriteContext& context) -> AnyPolicy {
         ExpertOptions options{.ranks = d.required<int>("size", at_least(1)),
                               .path = "policies.expert_parallel.size"};
         options.capacity_factor = d.maybe<double>("capacity_factor", between(0.01, 1000));
@@ -40,6 +41,7 @@ const PolicyEntry& expert_parallel_entry() {
                     "imbalance says how many rows a rank receives, and capacity_factor pads them "
                     "to a fixed number; leave one of them out");
         }
+        options.divides = ranks_to_divide(context.mesh, MeshDimension::kExpert, options.ranks);
         d.finish();
         return std::make_unique<expert_parallel_detail::ExpertParallel>(std::move(options));
       },

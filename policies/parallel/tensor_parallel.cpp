@@ -1,6 +1,7 @@
 // Tensor parallelism, with and without sequence parallelism, as Megatron-LM does it.
 #include "graph/rewrite/partition/partition_graph.hpp"
 #include "policies/parallel/entries.hpp"
+#include "policies/plan/other_sizes.hpp"
 
 namespace tidemark {
 namespace tensor_parallel_detail {
@@ -30,12 +31,13 @@ const PolicyEntry& tensor_parallel_entry() {
           "cuts heads, features of feed-forward layers and the vocabulary among ranks; with "
           "sequence: true what lies between is cut by tokens",
       .source = "Megatron-LM; Shoeybi et al. 2019; Korthikanti et al. 2022",
-      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
+      .decode = [](const Decoder& d, const RewriteContext& context) -> AnyPolicy {
         PartitionOptions options{.group = MeshDimension::kTensor,
                                  .ranks = d.required<int>("size", at_least(1)),
                                  .path = "policies.tensor_parallel.size"};
         options.sequence = d.optional<bool>("sequence", false);
         options.pad_vocabulary = d.optional<bool>("pad_vocabulary", true);
+        options.divides = ranks_to_divide(context.mesh, MeshDimension::kTensor, options.ranks);
         d.finish();
         return std::make_unique<tensor_parallel_detail::TensorParallel>(std::move(options));
       },

@@ -13,6 +13,7 @@
 #include "graph/core/errors.hpp"
 #include "graph/core/piped_files.hpp"
 #include "graph/rewrite/partition/partition_errors.hpp"
+#include "policies/plan/other_sizes.hpp"
 #include "policies/rewrite/entries.hpp"
 #include "policies/rewrite/pipeline_table.hpp"
 
@@ -32,11 +33,15 @@ std::string pieces_text(const PipelineOptions& options) {
 std::vector<int> uniform(const PipelineOptions& options, int blocks) {
   const int pieces = options.pieces();
   if (blocks % pieces != 0) {
-    throw UserError(
-        {}, "policies.pipeline",
-        fmt::format("{} layers cannot be shared evenly among {}; {} pieces can, or write split: "
-                    "balanced or the number of layers of each: split: [...]",
-                    blocks, pieces_text(options), nearest_divisors(blocks, pieces)));
+    const std::string sizes =
+        blocks % options.chunks == 0
+            ? fmt::format("write a size of {}, ",
+                          nearest_divisors(blocks / options.chunks, options.divides, options.size))
+            : "write ";
+    throw UserError({}, "policies.pipeline",
+                    fmt::format("{} layers cannot be shared evenly among {}; {}split: balanced or "
+                                "the number of layers of each: split: [...]",
+                                blocks, pieces_text(options), sizes));
   }
   return std::vector<int>(static_cast<std::size_t>(pieces), blocks / pieces);
 }
@@ -231,8 +236,10 @@ const PolicyEntry& pipeline_entry() {
       .source =
           "Huang et al. 2019 (GPipe), Narayanan et al. 2019 and 2021 (1F1B, interleaved), Qi et "
           "al. 2023 (zero bubble); Megatron-LM, torchtitan",
-      .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
-        return std::make_unique<Pipeline>(pipeline_detail::decode(d));
+      .decode = [](const Decoder& d, const RewriteContext& context) -> AnyPolicy {
+        PipelineOptions options = pipeline_detail::decode(d);
+        options.divides = ranks_to_divide(context.mesh, MeshDimension::kPipeline, options.size);
+        return std::make_unique<Pipeline>(std::move(options));
       },
       .mesh =
           [](const Decoder& d, MeshRequest& request) {

@@ -34,6 +34,7 @@ struct PipelineOptions {
   std::vector<int> layers;  // kListed: blocks by piece
   int group = 0;            // micro-batches that go through a chunk together; 0: as many as stages
   bool frees_outputs = true;
+  int divides = 0;  // errors suggest sizes that divide this, as GPUs can be divided; 0: any
 
   [[nodiscard]] int pieces() const { return size * chunks; }
   [[nodiscard]] bool in_v() const { return order == PipelineOrder::kZeroBubbleV && table.empty(); }

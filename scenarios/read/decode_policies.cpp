@@ -135,17 +135,16 @@ int ranks_of(const MeshRequest& request) {
   return request.tensor * request.context * request.pipeline;
 }
 
-// Throws unless the GPUs can be divided as the policies ask.
+// Throws unless the GPUs can be divided as the policies ask. What the model lets them be divided
+// into is not known yet (scenarios/studies/accepted_sizes.hpp).
 void check_count(const Decoder& hardware, int count, const MeshRequest& request) {
   const int ranks = ranks_of(request);
   if (count % ranks == 0) return;
-  const int below = count / ranks * ranks;
   hardware.fail_at(
-      "count",
-      fmt::format("{} GPU{} cannot be divided into tensor {} x pipeline {} x context {} = "
-                  "{} ranks, as the policies ask; write {}{}",
-                  count, count == 1 ? "" : "s", request.tensor, request.pipeline, request.context,
-                  ranks, below > 0 ? fmt::format("{} or ", below) : "", below + ranks));
+      "count", fmt::format("{} GPU{} cannot be divided into tensor {} x pipeline {} x context {} = "
+                           "{} ranks, as the policies ask",
+                           count, count == 1 ? "" : "s", request.tensor, request.pipeline,
+                           request.context, ranks));
 }
 
 void check_within(const Decoder& hardware, std::string_view what, int size, std::string_view of,

@@ -7,6 +7,7 @@
 
 #include "graph/core/errors.hpp"
 #include "scenarios/read/located_error.hpp"
+#include "scenarios/studies/accepted_sizes.hpp"
 #include "scenarios/studies/suggestions.hpp"
 
 namespace tidemark {
@@ -71,7 +72,8 @@ SimulatedPoint work_on_point(const Value& base, std::span<const Override> overri
   Value document;
   try {
     document = point_document(base, overrides);
-    Scenario scenario = decode_scenario(document, environment);
+    Scenario scenario =
+        alone ? decode_alone(document, environment) : decode_scenario(document, environment);
     refuse_elastic(scenario);
     std::shared_ptr<const TrainedModel> model;
     try {
@@ -108,7 +110,7 @@ PointResult simulate_alone(const Value& document, const Scenario& scenario,
 DetailedPoint simulate_in_detail(const Value& document, std::size_t index,
                                  const Environment& environment, const SimulateOptions& options) {
   const Value point = point_document(document, sweep_points(document).at(index));
-  DetailedPoint found{.document = point, .scenario = decode_scenario(point, environment)};
+  DetailedPoint found{.document = point, .scenario = decode_alone(point, environment)};
   refuse_elastic(found.scenario);
   found.result = simulate_alone(
       point, found.scenario, environment, {.options = options},

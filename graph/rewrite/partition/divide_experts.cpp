@@ -276,7 +276,7 @@ void check(const Graph& graph, const std::vector<Mixture>& mixtures, const Exper
       throw UserError(
           {}, options.path,
           fmt::format("{}; write a size of {}", does_not_divide(experts, "experts", options.ranks),
-                      nearest_divisors(experts, options.ranks)));
+                      nearest_divisors(experts, options.divides, options.ranks)));
     }
   }
 }

@@ -22,6 +22,7 @@ struct ExpertOptions {
   std::optional<double> capacity_factor;
   double imbalance = 0;
   std::string path;  // key that names the number of ranks, for errors
+  int divides = 0;   // errors suggest divisors of this, the data ranks; 0: any size
 };
 
 // Throws UserError where the model has no mixture of experts, or their number does not divide.

@@ -49,7 +49,8 @@ void PartitionPlanner::cut_inputs() {
         fmt::format("a sequence of {} does not divide into 2 x {} pieces; write a "
                     "sequence of {}, or a size of {}",
                     length, options_.ranks, nearest_multiples(pieces, length),
-                    length % 2 == 0 ? nearest_divisors(length / 2, options_.ranks) : "1"));
+                    length % 2 == 0 ? nearest_divisors(length / 2, options_.divides, options_.ranks)
+                                    : "1"));
   }
   for (TensorId id : ids_of(graph_.tensors)) {
     const Tensor& tensor = graph_.tensors[id];

@@ -1,6 +1,7 @@
 #include "graph/rewrite/partition/partition_errors.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -15,6 +16,10 @@ std::string nearest_divisors(std::int64_t of, std::int64_t wanted) {
     ++above;
   return above <= of && above != below ? fmt::format("{} or {}", below, above)
                                        : fmt::format("{}", below);
+}
+
+std::string nearest_divisors(std::int64_t of, std::int64_t and_of, std::int64_t wanted) {
+  return nearest_divisors(and_of == 0 ? of : std::gcd(of, and_of), wanted);
 }
 
 std::string nearest_multiples(std::int64_t step, std::int64_t wanted) {

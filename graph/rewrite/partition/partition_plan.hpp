@@ -31,6 +31,7 @@ struct PartitionOptions {
   bool pad_vocabulary = true;             // kTensor: to 128 x ranks
   ContextKind kind = ContextKind::kRing;  // kContext
   std::string path;                       // key that names the number of ranks, for errors
+  int divides = 0;  // errors suggest divisors of this, of which GPUs can be divided; 0: any size
 };
 
 // The change that the partition makes to a node.

@@ -65,6 +65,7 @@ Partition PartitionPlanner::plan() {
 
 // Whether the graph divides over so many ranks.
 bool PartitionPlanner::divides_over(int ranks) const {
+  if (options_.divides % ranks != 0) return false;
   PartitionOptions other = options_;
   other.ranks = ranks;
   try {
@@ -78,12 +79,13 @@ bool PartitionPlanner::divides_over(int ranks) const {
   return false;
 }
 
-// Returns "2 or 4": the sizes next to the one that is asked for over which everything divides.
+// Returns "2 or 4": the sizes next to the one that is asked for over which everything divides and
+// which the GPUs can be divided into.
 std::string PartitionPlanner::nearest_sizes() const {
   int below = options_.ranks - 1;
   while (below > 1 && !divides_over(below))
     --below;
-  const int most = 2 * options_.ranks;
+  const int most = options_.divides == 0 ? 2 * options_.ranks : options_.divides;
   int above = options_.ranks + 1;
   while (above <= most && !divides_over(above))
     ++above;
