@@ -45,7 +45,7 @@ std::string remark_on_quantisation(const Value& given) {
 }  // namespace hf_config_detail
 
 std::span<const HfArchitecture> hf_architectures() {
-  static constexpr std::array<HfArchitecture, 24> kArchitectures = {{
+  static constexpr std::array<HfArchitecture, 25> kArchitectures = {{
       {.model_type = "bert", .build = build_hf_bert, .chooses_class = true},
       {.model_type = "deepseek_v2", .build = build_hf_deepseek},
       {.model_type = "deepseek_v3", .build = build_hf_deepseek},
@@ -66,6 +66,7 @@ std::span<const HfArchitecture> hf_architectures() {
       {.model_type = "phi3", .build = build_hf_phi3},
       {.model_type = "qwen2", .build = build_hf_qwen2},
       {.model_type = "qwen3", .build = build_hf_qwen3},
+      {.model_type = "qwen3_moe", .build = build_hf_qwen3_moe},
       {.model_type = "stablelm", .build = build_hf_stablelm},
       {.model_type = "t5", .build = build_hf_t5, .chooses_class = true},
       {.model_type = "vit", .build = build_hf_vit, .reads_images = true, .chooses_class = true},

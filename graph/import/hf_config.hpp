@@ -76,6 +76,8 @@ struct HfArchitecture {
                                   const ModelOptions& options);
 [[nodiscard]] Graph build_hf_qwen3(const Decoder& config, const std::string& name,
                                    const ModelOptions& options);
+[[nodiscard]] Graph build_hf_qwen3_moe(const Decoder& config, const std::string& name,
+                                       const ModelOptions& options);
 [[nodiscard]] Graph build_hf_stablelm(const Decoder& config, const std::string& name,
                                       const ModelOptions& options);
 [[nodiscard]] Graph build_hf_whisper(const Decoder& config, const std::string& name,

@@ -34,9 +34,13 @@ Routing route(ModelBuilder& b, TensorId tokens, const MixtureOfExperts& mixture)
   const TensorId logits = b.linear("gate", tokens, mixture.experts, false);
   const TensorId all = b.add("softmax", {logits}, {{"axis", std::int64_t{1}}, {"dtype", "fp32"}});
   const std::vector<TensorId> top = b.add_many(top_k_family(), {all}, {{"k", mixture.per_token}});
-  const TensorId sum = b.add(
-      "sum", {top[0]}, {{"axes", std::vector<std::int64_t>{-1}}, {"keepdim", std::int64_t{1}}});
-  const TensorId weights = b.cast_back(b.multiply(top[0], sum), b.tensor(tokens).dtype);
+  TensorId chosen = top[0];
+  if (mixture.normalises) {
+    const TensorId sum = b.add(
+        "sum", {chosen}, {{"axes", std::vector<std::int64_t>{-1}}, {"keepdim", std::int64_t{1}}});
+    chosen = b.multiply(chosen, sum);
+  }
+  const TensorId weights = b.cast_back(chosen, b.tensor(tokens).dtype);
   const TensorId mask =
       b.add_many(one_hot_family(), {top[1]}, {{"classes", mixture.experts}}).front();
   return {.weights = weights,
@@ -47,9 +51,10 @@ TensorId expert(ModelBuilder& b, std::int64_t index, TensorId x, const MixtureOf
   auto scope = b.scope(fmt::format("experts.{}", index));
   scope.local(x);
   const std::int64_t width = b.shape(x)[-1];
-  const TensorId gate = activate(b, mixture.activation, b.linear("w1", x, mixture.ffn, false));
-  const TensorId up = b.linear("w3", x, mixture.ffn, false);
-  return b.linear("w2", b.multiply(gate, up), width, false);
+  const TensorId gate =
+      activate(b, mixture.activation, b.linear(mixture.gate, x, mixture.ffn, false));
+  const TensorId up = b.linear(mixture.up, x, mixture.ffn, false);
+  return b.linear(mixture.down, b.multiply(gate, up), width, false);
 }
 
 TensorId zeros_like_tokens(ModelBuilder& b, TensorId x, std::int64_t tokens, std::int64_t width) {

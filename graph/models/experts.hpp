@@ -22,6 +22,11 @@ struct MixtureOfExperts {
   // All experts are one parameter each of [experts, 2 ffn, width] and [experts, width, ffn], and
   // compute as batched products, each on as many rows as the most loaded one.
   bool grouped = false;
+  bool normalises = true;  // the weights of a token's experts add up to 1
+  // Names of the modules of an expert, which patterns of policies match.
+  std::string_view gate = "w1";
+  std::string_view up = "w3";
+  std::string_view down = "w2";
 };
 
 // Returns the places of one expert (Lepikhin et al. 2020, GShard): ceil(factor * tokens * per_token

@@ -56,6 +56,14 @@ Graph built(const Decoder& config, const DecoderConfig& decoder, const std::stri
   return build_decoder(decoder, name, options);
 }
 
+DecoderConfig qwen3_sizes(const Decoder& config, DecoderConfig decoder, std::int64_t head_width) {
+  read_sizes(config, decoder, head_width);
+  decoder.rotary_width = decoder.head_width;
+  decoder.activation = hf_activation(config, "hidden_act", "silu");
+  decoder.projection_bias = decoder.output_bias = config.optional<bool>("attention_bias", false);
+  return decoder;
+}
+
 DecoderConfig gemma_sizes(const Decoder& config, DecoderConfig decoder) {
   read_sizes(config, decoder, 256);
   decoder.rotary_width = decoder.head_width;
@@ -199,11 +207,31 @@ Graph build_hf_phi3(const Decoder& config, const std::string& name, const ModelO
 }
 
 Graph build_hf_qwen3(const Decoder& config, const std::string& name, const ModelOptions& options) {
-  DecoderConfig qwen = qwen3_defaults();
-  hf_decoders_detail::read_sizes(config, qwen, 128);
-  qwen.rotary_width = qwen.head_width;
-  qwen.activation = hf_activation(config, "hidden_act", "silu");
-  qwen.projection_bias = qwen.output_bias = config.optional<bool>("attention_bias", false);
+  const DecoderConfig qwen = hf_decoders_detail::qwen3_sizes(config, qwen3_defaults(), 128);
+  return hf_decoders_detail::built(config, qwen, name, options);
+}
+
+// Defaults are those of configuration_qwen3_moe.py. The loss of the router, which a config asks for
+// with output_router_logits, is left out.
+Graph build_hf_qwen3_moe(const Decoder& config, const std::string& name,
+                         const ModelOptions& options) {
+  DecoderConfig qwen = hf_decoders_detail::qwen3_sizes(config, qwen3_moe_defaults(), 0);
+  const std::int64_t layers = qwen.layers;
+  qwen.experts = config.optional<std::int64_t>("num_experts", 128, between(0, kMaxExperts));
+  qwen.experts_per_token =
+      config.optional<std::int64_t>("num_experts_per_tok", 8, up_to(kMaxExperts));
+  if (qwen.experts > 0 && qwen.experts_per_token > qwen.experts)
+    config.fail_at("num_experts_per_tok", "a token cannot take more experts than there are");
+  qwen.expert_ffn = config.optional<std::int64_t>("moe_intermediate_size", 768, up_to(kMaxWidth));
+  qwen.sparse_step = config.optional<std::int64_t>("decoder_sparse_step", 1, up_to(kMaxLayers));
+  qwen.dense_blocks = config.list<std::int64_t>("mlp_only_layers", at_least(0));
+  for (const std::int64_t block : qwen.dense_blocks) {
+    if (block < layers) continue;
+    config.fail_at("mlp_only_layers", fmt::format("there is no layer {} among {}, which are "
+                                                  "counted from 0",
+                                                  block, layers));
+  }
+  qwen.normalises_experts = config.optional<bool>("norm_topk_prob", false);
   return hf_decoders_detail::built(config, qwen, name, options);
 }
 

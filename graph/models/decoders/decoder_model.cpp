@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "graph/models/experts.hpp"
 #include "graph/models/language.hpp"
 #include "graph/models/model_limits.hpp"
 
@@ -110,17 +111,17 @@ class DecoderBuilder {
       case DecoderBlock::kParallelNorms: {
         const TensorId input =
             config_.block == DecoderBlock::kParallel ? normed : norm(names.second_norm, x);
-        return b.add_tensors(b.add_tensors(attended, feed_forward(input)), x);
+        return b.add_tensors(b.add_tensors(attended, feed_forward(index, input)), x);
       }
       case DecoderBlock::kSequential: {
         const TensorId y = b.add_tensors(x, attended);
-        return b.add_tensors(y, feed_forward(norm(names.second_norm, y)));
+        return b.add_tensors(y, feed_forward(index, norm(names.second_norm, y)));
       }
       case DecoderBlock::kSandwich:
         break;
     }
     const TensorId y = b.add_tensors(x, norm(names.second_norm, attended));
-    const TensorId z = feed_forward(norm("pre_feedforward_layernorm", y));
+    const TensorId z = feed_forward(index, norm("pre_feedforward_layernorm", y));
     return b.add_tensors(y, norm("post_feedforward_layernorm", z));
   }
 
@@ -219,9 +220,27 @@ class DecoderBuilder {
     return b.add("pow", {b.activation("relu", x)}, {{"exponent", 2.0}});
   }
 
-  TensorId feed_forward(TensorId x) {
+  [[nodiscard]] bool is_mixture(std::int64_t index) const {
+    const std::vector<std::int64_t>& dense = config_.dense_blocks;
+    return config_.experts > 0 && (index + 1) % config_.sparse_step == 0 &&
+           std::find(dense.begin(), dense.end(), index) == dense.end();
+  }
+
+  TensorId feed_forward(std::int64_t index, TensorId x) {
     ModelBuilder& b = builder_;
     const DecoderNames& names = config_.names;
+    if (is_mixture(index)) {
+      return mixture_of_experts(b, names.mlp, x,
+                                {.experts = config_.experts,
+                                 .per_token = config_.experts_per_token,
+                                 .ffn = config_.expert_ffn,
+                                 .activation = config_.activation,
+                                 .capacity_factor = config_.capacity_factor,
+                                 .normalises = config_.normalises_experts,
+                                 .gate = names.gate,
+                                 .up = names.up,
+                                 .down = names.down});
+    }
     TensorId y;
     {
       auto scope = b.scope(names.mlp);
@@ -271,6 +290,17 @@ DecoderConfig decode_decoder(const Decoder& overrides, DecoderConfig defaults) {
   config.ffn = d.optional<std::int64_t>("ffn", config.ffn, up_to(kMaxWidth));
   config.vocab = d.optional<std::int64_t>("vocab", config.vocab, up_to(kMaxVocabulary));
   config.positions = d.optional<std::int64_t>("sequence", config.positions, up_to(kMaxSequence));
+  if (config.experts > 0) {
+    config.experts = d.optional<std::int64_t>("experts", config.experts, up_to(kMaxExperts));
+    config.experts_per_token =
+        d.optional<std::int64_t>("experts_per_token", config.experts_per_token, up_to(kMaxExperts));
+    config.expert_ffn = d.optional<std::int64_t>("expert_ffn", config.expert_ffn, up_to(kMaxWidth));
+    config.capacity_factor = d.maybe<double>("capacity_factor", above(0));
+    if (config.experts_per_token > config.experts) {
+      d.fail_at("experts_per_token", fmt::format("a token cannot take {} of {} experts",
+                                                 config.experts_per_token, config.experts));
+    }
+  }
   config.activation =
       d.optional_word("activation", decoder_model_detail::decoder_activations(), config.activation);
   if (const auto dropout = d.maybe<double>("dropout", between(0, 1))) {

@@ -1,9 +1,10 @@
 // Decoder-only language models that differ from Llama in where they normalise, what they add and
-// how positions enter: Falcon, Gemma 1 to 3, GPT-NeoX, MPT, Nemotron, Phi, Phi-3, Qwen3 and
-// StableLM, as Hugging Face's eager modules compute them.
+// how positions enter: Falcon, Gemma 1 to 3, GPT-NeoX, MPT, Nemotron, Phi, Phi-3, Qwen3 with
+// its mixtures of experts and StableLM, as Hugging Face's eager modules compute them.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,10 +68,17 @@ struct DecoderConfig {
   DecoderNorm norm = DecoderNorm::kRms;
   DecoderBlock block = DecoderBlock::kSequential;
   QueryKeyNorm query_key_norm = QueryKeyNorm::kNone;
-  bool fused_projection = false;    // one projection makes queries, keys and values
-  bool gated = true;                // f = down(act(gate(x)) * up(x)), else down(act(up(x)))
-  bool fused_gate = false;          // gate and up are halves of one projection
-  std::string activation = "silu";  // one of language.hpp, or relu2: relu(x)^2
+  bool fused_projection = false;  // one projection makes queries, keys and values
+  bool gated = true;              // f = down(act(gate(x)) * up(x)), else down(act(up(x)))
+  bool fused_gate = false;        // gate and up are halves of one projection
+  std::int64_t experts = 0;       // of each feed-forward layer that is a mixture; 0: none is
+  std::int64_t experts_per_token = 8;
+  std::int64_t expert_ffn = 0;                  // hidden width of each
+  std::int64_t sparse_step = 1;                 // block i has a mixture where this divides i + 1
+  std::vector<std::int64_t> dense_blocks = {};  // blocks that have none all the same
+  bool normalises_experts = true;               // the weights of a token's experts add up to 1
+  std::optional<double> capacity_factor = {};   // see MixtureOfExperts
+  std::string activation = "silu";              // one of language.hpp, or relu2: relu(x)^2
   bool projection_bias = false;
   bool output_bias = false;
   bool ffn_bias = false;
@@ -111,6 +119,7 @@ void check_decoder(const Decoder& config, const DecoderKeys& keys, const Decoder
 [[nodiscard]] DecoderConfig phi3_defaults();
 [[nodiscard]] DecoderConfig pythia_defaults();
 [[nodiscard]] DecoderConfig qwen3_defaults();
+[[nodiscard]] DecoderConfig qwen3_moe_defaults();
 [[nodiscard]] DecoderConfig stablelm_defaults();
 
 }  // namespace tidemark

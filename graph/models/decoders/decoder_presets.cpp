@@ -308,6 +308,15 @@ DecoderConfig qwen3_defaults() {
           .query_key_norm = QueryKeyNorm::kShared};
 }
 
+// Qwen/Qwen3-30B-A3B: modeling_qwen3_moe.py, Qwen3 with a mixture in every block.
+DecoderConfig qwen3_moe_defaults() {
+  using decoder_presets_detail::sized;
+  DecoderConfig config = sized(qwen3_defaults(), {48, 2048, 32, 4, 128, 6144, 151936, 40960});
+  config.experts = 128;
+  config.expert_ffn = 768;
+  return config;
+}
+
 // stabilityai/stablelm-3b-4e1t: modeling_stablelm.py.
 DecoderConfig stablelm_defaults() {
   return {.layers = 32,
@@ -379,6 +388,7 @@ std::vector<ModelPreset> decoder_presets() {
              decoder_presets_detail::qwen3(40, 5120, 40, 17408)),
       preset("qwen3-32b", "Qwen3, 32.8 B parameters",
              decoder_presets_detail::qwen3(64, 5120, 64, 25600)),
+      preset("qwen3-30b-a3b", "Qwen3, 30.5 B parameters, 8 of 128 experts", qwen3_moe_defaults()),
       preset("stablelm-3b-4e1t", "StableLM, 2.80 B parameters", stablelm_defaults()),
       preset("stablelm-base-alpha-3b", "StableLM alpha (GPT-NeoX), 3.64 B parameters",
              sized(pythia_defaults(), {16, 4096, 32, 32, 128, 16384, 50688, 4096})),

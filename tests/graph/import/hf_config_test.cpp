@@ -76,7 +76,7 @@ TEST_SUITE("unit") {
           "config.json:1:16: model_type: 'gpt3' is no architecture that can be imported; known are "
           "bert, deepseek_v2, deepseek_v3, falcon, gemma, gemma2, gemma3, gemma3_text, gpt2, "
           "gpt_neox, llama, mistral, mixtral, mpt, nemotron, opt, phi, phi3, qwen2, qwen3, "
-          "stablelm, t5, vit, whisper; did you mean 'gpt2'?");
+          "qwen3_moe, stablelm, t5, vit, whisper; did you mean 'gpt2'?");
     CHECK(error_of(R"({"n_embd": 3})")
               .starts_with("config.json:1:1: model_type: required key is missing"));
     CHECK(error_of("[]").find("expected a mapping") != std::string::npos);

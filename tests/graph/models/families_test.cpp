@@ -82,6 +82,7 @@ TEST_SUITE("unit") {
         {"qwen3-8b", 8'190'735'360},
         {"qwen3-14b", 14'768'307'200},
         {"qwen3-32b", 32'762'123'264},
+        {"qwen3-30b-a3b", 30'532'122'624},
         {"litgpt", 6'738'415'616},
         {"pythia-410m", 405'334'016},
         {"pythia-1.4b", 1'414'647'808},
@@ -179,6 +180,18 @@ TEST_SUITE("unit") {
                                             kVocab);
     CHECK(imported(config_of("qwen3", R"(, "head_dim": 16, "tie_word_embeddings": true)")) ==
           model(attention(16) + 2 * 16 + gated + 2 * kWidth, 1, kWidth));
+    // A router and experts of their own width in blocks 1 and 2 of 3; block 0 has a plain layer, as
+    // the step says, or the list.
+    const std::int64_t mixture = kWidth * 5 + 5 * 3 * kWidth * 7;
+    const std::int64_t experts = model(attention(16) + 2 * 16 + 2 * kWidth, 2, kWidth);
+    const std::string moe = R"(, "head_dim": 16, "num_experts": 5, "num_experts_per_tok": 2, )"
+                            R"("moe_intermediate_size": 7, "norm_topk_prob": )";
+    static_assert(kLayers == 3);
+    CHECK(imported(config_of("qwen3_moe", moe + "true")) == experts + 3 * mixture);
+    CHECK(imported(config_of("qwen3_moe", moe + R"(false, "mlp_only_layers": [0])")) ==
+          experts + 2 * mixture + gated);
+    CHECK(imported(config_of("qwen3_moe", moe + R"(true, "decoder_sparse_step": 2)")) ==
+          experts + mixture + 2 * gated);
     CHECK(imported(config_of("gemma", R"(, "head_dim": 16)")) ==
           model(attention(16) + gated + 2 * kWidth, 1, kWidth));
     CHECK(imported(config_of("gemma2", R"(, "head_dim": 16)")) ==
