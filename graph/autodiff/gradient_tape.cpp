@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/operators/kernels.hpp"
 
 namespace tidemark {
 
@@ -132,14 +133,15 @@ void GradientTape::deliver(TensorId target, const Tensor& gradient) {
   pending_[target] = pending_[target] ? add_gradients(*pending_[target], gradient) : gradient;
 }
 
-// torch's InputBuffer::add: in place only when nobody else holds the first gradient.
+// torch's InputBuffer::add: in place only when nobody else holds the first gradient, whose order in
+// memory the sum has.
 Tensor GradientTape::add_gradients(const Tensor& old, const Tensor& added) {
   Work work{.op_class = OperatorClass::kElementwise, .dtype = old.dtype};
   work.flops = Flops(static_cast<double>(old.elements().count));
   work.read = old.bytes() + added.bytes();
   work.written = old.bytes();
   const bool in_place = rules_.adds_gradients_in_place && references_[old.storage] == 1 &&
-                        old.is_contiguous() && old.storage != added.storage;
+                        is_dense(old) && old.storage != added.storage;
   if (in_place) {
     launch({.name = "add_gradients",
             .part = OperatorPart::kAddGradients,
@@ -149,7 +151,8 @@ Tensor GradientTape::add_gradients(const Tensor& old, const Tensor& added) {
     --references_[added.storage];
     return old;
   }
-  const Tensor sum = create("gradient_sum", old.shape, old.dtype);
+  Tensor sum = create("gradient_sum", old.shape, old.dtype);
+  sum.strides = dense_strides(old.shape, old.strides);
   launch({.name = "add_gradients",
           .part = OperatorPart::kAddGradients,
           .reads = {old, added},

@@ -27,6 +27,14 @@ Strides dense_strides(const Shape& shape, const Strides& like) {
   return strides;
 }
 
+bool is_dense(const Tensor& tensor) {
+  const Strides dense = dense_strides(tensor.shape, tensor.strides);
+  for (int axis = 0; axis < tensor.shape.rank(); ++axis) {
+    if (tensor.shape[axis] != 1 && tensor.strides[axis] != dense[axis]) return false;
+  }
+  return true;
+}
+
 ScalarOperand scalar_operand(const FrameworkRules& rules, DType dtype) {
   if (!rules.scalars_are_tensors) return {};
   return {.as_given = bytes_of(DType::kFloat64, Elements(1)),

@@ -14,6 +14,10 @@ namespace tidemark {
 // axis of `like` is expanded.
 [[nodiscard]] Strides dense_strides(const Shape& shape, const Strides& like);
 
+// Whether its elements fill its memory, in whatever order of the axes
+// (torch's is_non_overlapping_and_dense).
+[[nodiscard]] bool is_dense(const Tensor& tensor);
+
 // A Python number as an operand on a CPU: a tensor of 8 bytes, converted to the type of the other
 // operand. On CUDA it is an argument of the kernel. Measured on 1.13.1.
 struct ScalarOperand {

@@ -28,12 +28,15 @@ struct Unary {
   int backward_temporaries = 0;     // tensors beside the result in a formula of several kernels
   int backward_masks = 0;           // bool tensors beside the result
   bool composite_backward = false;  // native_functions.yaml: CompositeImplicitAutograd
+  bool keeps_order =
+      false;  // the input gradient has the order of the kept tensor, not the gradient's
 };
 
 // Measured on PyTorch 1.13.1: reference/torch-op-rules. Formulas are those of derivatives.yaml:
 // rsqrt is -0.5 * grad * result.pow(3), erf 2 / sqrt(pi) * exp(-(self.pow(2))) * grad.
 constexpr std::array kUnaries = {
-    Unary{"relu", "max(x, 0); keeps its output", Keeps::kOutput, InPlace::kKeepsOutput, 1},
+    Unary{"relu", "max(x, 0); keeps its output", Keeps::kOutput, InPlace::kKeepsOutput, 1, 0, 0,
+          false, true},
     Unary{"gelu", "x times the normal distribution; keeps its input (approximate: none, tanh)",
           Keeps::kInput, InPlace::kNo, 10},
     Unary{"silu", "x sigmoid(x); keeps its input", Keeps::kInput, InPlace::kClonesInput, 6, 0, 0,
@@ -52,8 +55,9 @@ constexpr std::array kUnaries = {
     Unary{"hardshrink", "keeps its input", Keeps::kInput, InPlace::kNo, 2},
     Unary{"softshrink", "keeps its input", Keeps::kInput, InPlace::kNo, 2},
     Unary{"threshold", "a constant below a threshold; keeps its input", Keeps::kInput,
-          InPlace::kClonesInput, 1},
-    Unary{"leaky_relu", "keeps its input", Keeps::kInput, InPlace::kKeepsOutput, 2},
+          InPlace::kClonesInput, 1, 0, 0, false, true},
+    Unary{"leaky_relu", "keeps its input", Keeps::kInput, InPlace::kKeepsOutput, 2, 0, 0, false,
+          true},
     Unary{"elu", "keeps its input", Keeps::kInput, InPlace::kKeepsOutput, 5},
     Unary{"selu", "scaled elu; keeps its input", Keeps::kInput, InPlace::kKeepsOutput, 6},
     Unary{"celu", "elu with a continuous derivative; keeps its input", Keeps::kInput,
@@ -156,7 +160,9 @@ void backward(BackwardBuilder& b) {
   } else if (unary.keeps == Keeps::kInput) {
     reads.push_back(node.input(0));
   }
-  const Tensor result = create_dense(b, "input_gradient", gradient);
+  Tensor result = create_dense(b, "input_gradient", gradient);
+  if (unary.keeps_order && reads.back().shape == result.shape)
+    result.strides = dense_strides(result.shape, reads.back().strides);
   // A clamp without one of its bounds compares once.
   const std::int64_t comparisons =
       std::min<std::int64_t>(unary.backward_masks, node.attributes().integer("bounds", 2));
