@@ -23,9 +23,9 @@ namespace price_detail {
 namespace {
 
 constexpr const char* kHelp =
-    R"(Operators, with sizes joined by x, a type (fp64, fp32, tf32, fp16, bf16) and options:
-  linear MxNxK                         rows M, outputs N, reduction K
-  bmm BxMxNxK
+    R"(Operators, with sizes joined by x, a type (fp64, fp32, tf32, fp16, bf16, of products fp8) and options:
+  linear, matmul, gemm MxNxK           rows M, outputs N, reduction K
+  bmm, matmul, gemm BxMxNxK
   conv NxCxHxW OxRxS                   stride=1 padding=R/2 dilation=1 groups=1
   attention BATCHxHEADSxLENGTHxWIDTH   causal keys=LENGTH
   softmax, log_softmax, layer_norm, rms_norm SIZES        over the last axis

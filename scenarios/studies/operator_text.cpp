@@ -104,9 +104,12 @@ Words Reader::words() const {
   std::istringstream stream(text_);
   stream >> result.name;
   for (std::string word; stream >> word;) {
-    const auto named = [&](DType type) { return name_of(type) == word; };
-    constexpr std::array kTypes{DType::kFloat64, DType::kFloat32, DType::kFloat16,
-                                DType::kBFloat16};
+    const bool eight_bits = word == "fp8_e4m3" || word == "fp8_e5m2";
+    const auto named = [&](DType type) {
+      return name_of(type) == word || (type == DType::kFloat8 && eight_bits);
+    };
+    constexpr std::array kTypes{DType::kFloat64, DType::kFloat32, DType::kFloat16, DType::kBFloat16,
+                                DType::kFloat8};
     const auto* type = std::find_if(kTypes.begin(), kTypes.end(), named);
     const std::size_t equals = word.find('=');
     if (type != kTypes.end() || word == "tf32") {
@@ -163,6 +166,7 @@ class Maker {
   // that of another operator.
   void check_options(std::string_view taken) const;
   TensorId linear();
+  TensorId matmul();
   TensorId bmm();
   TensorId convolution();
   TensorId attention();
@@ -200,6 +204,12 @@ TensorId Maker::linear() {
   expect({3}, kExample);
   const Sizes& s = words_.sizes[0];
   return b_.linear_with(argument("x", {s[0], s[2]}), argument("weight", {s[1], s[2]}));
+}
+
+// M x N x K, or B x M x N x K of a batch.
+TensorId Maker::matmul() {
+  const bool batched = words_.sizes.size() == 1 && words_.sizes.front().size() == 4;
+  return batched ? bmm() : linear();
 }
 
 TensorId Maker::bmm() {
@@ -274,12 +284,15 @@ struct Kind {
   std::string_view name;
   TensorId (Maker::*make)();
   std::string_view options = {};  // options that it takes, with a space before and after each
+  bool in_fp8 = false;            // whether PyTorch computes it in fp8
 };
 
 TensorId Maker::make() {
   static constexpr std::array kKinds{
-      Kind{"linear", &Maker::linear},
-      Kind{"bmm", &Maker::bmm},
+      Kind{"linear", &Maker::linear, {}, true},
+      Kind{"matmul", &Maker::matmul, {}, true},
+      Kind{"gemm", &Maker::matmul, {}, true},
+      Kind{"bmm", &Maker::bmm, {}, true},
       Kind{"conv", &Maker::convolution, " stride padding dilation groups "},
       Kind{"attention", &Maker::attention, " keys causal "},
       Kind{"softmax", &Maker::rows},
@@ -300,6 +313,8 @@ TensorId Maker::make() {
   for (const Kind& kind : kKinds) {
     if (kind.name == words_.name) {
       check_options(kind.options);
+      if (words_.dtype == DType::kFloat8 && !kind.in_fp8)
+        reader_.fail("fp8 is a type of matrix products only", "linear 4096x4096x4096 fp8");
       return (this->*kind.make)();
     }
     names.emplace_back(kind.name);

@@ -48,6 +48,24 @@ TEST_SUITE("unit") {
     CHECK(causal.flops.count == doctest::Approx(all.flops.count / 2).epsilon(0.01));
   }
 
+  TEST_CASE("products have the names that people give them, and fp8") {
+    const Duration linear = priced("linear 512x1024x256 bf16").front().time;
+    CHECK(priced("matmul 512x1024x256 bf16").front().time == linear);
+    CHECK(priced("gemm 512x1024x256 bf16").front().time == linear);
+    CHECK(priced("gemm 8x512x1024x256 bf16").front().time ==
+          priced("bmm 8x512x1024x256 bf16").front().time);
+    const DeviceProfile h100 = load_device_profile("h100-sxm-80gb", environment().profile_folders);
+    const auto on_h100 = [&](const std::string& type) {
+      return price_operator(read_operator("linear 8192x8192x8192 " + type), h100).front().time;
+    };
+    CHECK(on_h100("fp8") < 0.7 * on_h100("bf16"));
+    CHECK(on_h100("fp8_e4m3") == on_h100("fp8"));
+    CHECK(on_h100("fp8_e5m2") == on_h100("fp8"));
+    CHECK(fault_of("softmax 64x64 fp8").find("fp8 is a type of matrix products only") !=
+          std::string::npos);
+    CHECK(fault_of("matmul 64x64").find("its sizes do not have the form") != std::string::npos);
+  }
+
   TEST_CASE("backward adds the kernels of the gradients") {
     CHECK(priced("linear 512x512x512 bf16").size() == 1);
     CHECK(priced("linear 512x512x512 bf16 backward").size() == 3);
