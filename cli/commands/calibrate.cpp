@@ -158,6 +158,7 @@ Examples:
   app->add_option("--held-out", held_out, "share of the rows that only tell the error, 0 to 0.9")
       ->type_name("SHARE")
       ->capture_default_str();
+  app->add_option("--seed", seed, "chooses other rows to hold out")->capture_default_str();
   app->add_option("--dtype", dtype, "type of the operators of Nsight Systems' ranges")
       ->type_name(matrix_type_choice());
   app->add_flag("--json", json, "for scripts");
@@ -167,7 +168,9 @@ int CalibrateCommand::execute(const Console& console) const {
   const Environment environment = default_environment(console.program);
   const CalibrationOptions options{
       .held_out = number_option<double>("held-out", held_out, "a share from 0 to 0.9",
-                                        [](double share) { return share >= 0 && share <= 0.9; })};
+                                        [](double share) { return share >= 0 && share <= 0.9; }),
+      .seed = number_option<std::uint64_t>("seed", seed, "a whole number",
+                                           [](std::uint64_t /*seed*/) { return true; })};
   if (is_open_file_of_process(profile)) {
     throw UserError(
         "the new profile would extend an open file of this process, which is gone when it is read; "

@@ -19,6 +19,7 @@ struct CalibrateCommand {
   std::vector<std::string> tables;
   std::string output;
   std::string held_out = "0.5";
+  std::string seed = "0";
   std::string dtype;  // type of Nsight Systems' ranges; empty: none is given
   bool json = false;
   void attach(CLI::App& parent);

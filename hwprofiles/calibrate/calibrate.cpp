@@ -80,8 +80,10 @@ void Calibrator::add_table(const MeasuredTable& table, std::span<const std::stri
       continue;
     }
     observe(observations_, op, old_.name, table.file);
-    held_out_.push_back(
-        static_cast<double>(hash_of(op) % kHashParts) < options_.held_out * kHashParts ? 1 : 0);
+    held_out_.push_back(static_cast<double>(hash_of(op, options_.seed) % kHashParts) <
+                                options_.held_out * kHashParts
+                            ? 1
+                            : 0);
     ++used;
   }
   result.rows += used;

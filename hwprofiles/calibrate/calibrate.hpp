@@ -5,6 +5,7 @@
 // first, because convolutions share their tiles. What a profile says already is the prior.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <span>
 #include <string>
@@ -49,7 +50,8 @@ struct Calibration {
 };
 
 struct CalibrationOptions {
-  double held_out = 0.5;  // share of the rows, 0 to 0.9
+  double held_out = 0.5;   // share of the rows, 0 to 0.9
+  std::uint64_t seed = 0;  // of the choice of those rows
 };
 
 // Throws UserError: no row is of the profile's chip, or more than half of those are wrong.

@@ -100,9 +100,9 @@ MeasuredTable read_measured_operators(const CsvTable& table) {
   return read;
 }
 
-std::uint64_t hash_of(const MeasuredOperator& op) {
+std::uint64_t hash_of(const MeasuredOperator& op, std::uint64_t seed) {
   // FNV-1a with a last mixing step, so that every bit depends on the whole text.
-  std::uint64_t hash = 14695981039346656037ULL;
+  std::uint64_t hash = 14695981039346656037ULL ^ seed;
   const std::string key =
       op.model.empty() ? op.device + '|' + op.kind + '|' + op.text + '|' : op.model;
   for (const char c : key) {

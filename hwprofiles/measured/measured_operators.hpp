@@ -61,7 +61,7 @@ void require_mostly_right(const MeasuredTable& table);
 [[nodiscard]] bool is_operator_table(const CsvTable& table);
 
 // Returns a number that depends on the operator and on what it ran on, not on its time: a row is
-// held out by it, whatever table it stands in.
-[[nodiscard]] std::uint64_t hash_of(const MeasuredOperator& op);
+// held out by it, whatever table it stands in. Each seed chooses other rows.
+[[nodiscard]] std::uint64_t hash_of(const MeasuredOperator& op, std::uint64_t seed = 0);
 
 }  // namespace tidemark

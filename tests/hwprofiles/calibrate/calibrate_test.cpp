@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -116,6 +117,23 @@ TEST_SUITE("unit") {
     const FittedFigure& softmax = result.classes.back().figures.front();
     CHECK(softmax.path == "efficiency.bandwidth.softmax");
     CHECK(std::stod(softmax.after) == doctest::Approx(0.45).epsilon(0.03));
+  }
+
+  TEST_CASE("a seed holds out other rows") {
+    const DeviceProfile a100 = profile_of("a100-sxm-80gb");
+    const std::string table = table_of(a100, "a100-sxm-80gb");
+    const auto fitted_to = [&](std::uint64_t seed) {
+      const Calibration result = calibrated(a100, table, {.held_out = 0.5, .seed = seed});
+      std::vector<std::size_t> rows;
+      for (const CalibratedClass& c : result.classes)
+        rows.push_back(c.rows);
+      return rows;
+    };
+    CHECK(fitted_to(0) == fitted_to(0));
+    std::set<std::vector<std::size_t>> halves;
+    for (std::uint64_t seed = 0; seed < 8; ++seed)
+      halves.insert(fitted_to(seed));
+    CHECK(halves.size() > 3);
   }
 
   TEST_CASE("the written profile extends the old one and has the fitted figures") {
