@@ -114,15 +114,17 @@ Duration CostModel::duration(const Work& work) const {
     return cost_model_detail::nanoseconds_of(launch_seconds(work) + matmul_seconds(work));
   }
   if (is_dense_convolution(work.op_class)) {
-    return cost_model_detail::nanoseconds_of(launch_seconds(work) + convolution_seconds(work));
+    return cost_model_detail::nanoseconds_of(launch_seconds(work) + convolution_seconds(work) +
+                                             apart_seconds(work));
   }
   return cost_model_detail::nanoseconds_of(launch_seconds(work) +
-                                           std::max(compute_seconds(work), memory_seconds(work)));
+                                           std::max(compute_seconds(work), memory_seconds(work)) +
+                                           apart_seconds(work));
 }
 
 Duration CostModel::memory_duration(const Work& work) const {
   if (!is_priced_by_device(work.op_class)) return Duration(0);
-  return cost_model_detail::nanoseconds_of(memory_seconds(work));
+  return cost_model_detail::nanoseconds_of(memory_seconds(work) + apart_seconds(work));
 }
 
 Duration CostModel::launch_duration(const Work& work) const {
@@ -154,6 +156,11 @@ double CostModel::memory_seconds(const Work& work) const {
   const double hit = resident ? profile_.l2.residency : 0;
   return cost_model_detail::real(traffic.count) / share *
          (hit / profile_.l2.bandwidth.value + (1 - hit) / hbm);
+}
+
+double CostModel::apart_seconds(const Work& work) const {
+  if (work.apart == Bytes(0)) return 0;
+  return memory_seconds({.op_class = OperatorClass::kElementwise, .read = work.apart});
 }
 
 double CostModel::bandwidth_share(const Work& work) const {

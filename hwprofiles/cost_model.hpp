@@ -1,7 +1,8 @@
 // The time of one kernel on a device: a roofline with calibrated efficiencies.
 //
-//   t = launches * t0 + max(compute, memory)        in whole nanoseconds, at least one
+//   t = launches * t0 + max(compute, memory) + apart    in whole nanoseconds, at least one
 //   memory  = (bytes read + written) / (share of the class * bandwidth)
+//   apart   = bytes of further kernels (Work::apart), at the share of elementwise ones
 //   compute = flops / (share * peak)                with the share by class:
 //
 // matmul       the fastest tile shape and split of the reduction, by tiles and waves
@@ -78,6 +79,7 @@ class CostModel {
   [[nodiscard]] double convolution_kernel_seconds(const Work& work) const;
   [[nodiscard]] double direct_or_padded_seconds(const Work& work) const;
   [[nodiscard]] double layout_copy_seconds(const Work& work) const;
+  [[nodiscard]] double apart_seconds(const Work& work) const;
   [[nodiscard]] double convolution_share(const Work& work, bool tensor_cores) const;
   [[nodiscard]] double tiled_seconds(const Work& work, double peak, const TileModel& tile,
                                      double memory, std::int64_t most_splits) const;

@@ -139,7 +139,7 @@ std::string graph_table(const TrainingGraph& graph, const Console& console) {
                      {std::string(graph.layer_name(op.layer))},
                      {op.name},
                      {op.work.flops.count > 0 ? format_count(op.work.flops.count) : ""},
-                     {format_bytes(op.work.read + op.work.written)},
+                     {format_bytes(op.work.read + op.work.written + op.work.apart)},
                      {created > Bytes(0) ? format_bytes(created) : ""},
                      {op.workspace > Bytes(0) ? format_bytes(op.workspace) : ""}});
     }

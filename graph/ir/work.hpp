@@ -79,6 +79,9 @@ struct Work {
   Flops flops;
   Bytes read;  // compulsory traffic: each operand once
   Bytes written;
+  // Moved by further elementwise kernels of the operator, one after the other with this one: a bias
+  // that is added, an operand that is reordered. In neither of the two above.
+  Bytes apart;
   // kMatmul: {m, n, k, batch}; kSoftmax: {rows, columns}; dense convolutions: those of the product
   // that they are, its batch the groups; kAttention: {query length, key length, head width, flags};
   // otherwise unused.

@@ -22,7 +22,7 @@ namespace {
 // Everything that the price of a kernel depends on.
 auto key_of(const Work& work) {
   return std::tuple(work.op_class, work.dtype, work.flops.count, work.read.count,
-                    work.written.count, work.extent, work.launches, work.channels_last,
+                    work.written.count, work.apart.count, work.extent, work.launches, work.channels_last,
                     work.window.channels, work.window.groups, work.window.pointwise,
                     work.window.strided, work.window.three_by_three);
 }

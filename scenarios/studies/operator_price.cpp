@@ -94,7 +94,7 @@ std::vector<OperatorPrice> price_operator(const OperatorText& op, const DevicePr
                          .host = costs.dispatch[id],
                          .bound = bound_of(costs, id),
                          .flops = kernel.work.flops,
-                         .bytes = kernel.work.read + kernel.work.written,
+                         .bytes = kernel.work.read + kernel.work.written + kernel.work.apart,
                          .launches = kernel.work.launches};
     const double seconds = std::chrono::duration<double>(result.time).count();
     const double peak = operator_price_detail::peak_of(kernel.work, device);

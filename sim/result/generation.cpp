@@ -32,7 +32,7 @@ Duration memory_bound(const GenerationRun& run, std::uint32_t before, std::uint3
   for (std::uint32_t i = before + 1; i <= last; ++i) {
     if (run.program.opcode[i] != Opcode::kLaunch) continue;
     const Work& work = run.graph.operators[OperatorId(run.program.subject[i])].work;
-    bytes += static_cast<double>(work.read.count) + static_cast<double>(work.written.count);
+    bytes += static_cast<double>((work.read + work.written + work.apart).count);
   }
   const double seconds = bytes / device.hbm.bandwidth.value;
   return Duration(std::llround(seconds * kNanoseconds));

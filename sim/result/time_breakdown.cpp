@@ -18,7 +18,7 @@ void KernelSum::add(const Operator& op, Bound bound, Duration duration) {
   ++kernels;
   time[static_cast<std::size_t>(bound)] += duration;
   flops += op.work.flops;
-  bytes += op.work.read + op.work.written;
+  bytes += op.work.read + op.work.written + op.work.apart;
 }
 
 KernelSum& KernelSum::operator+=(const KernelSum& other) {

@@ -222,6 +222,15 @@ TEST_SUITE("unit") {
     CHECK(v100.duration(packed) < 6 * v100.duration(work));
   }
 
+  TEST_CASE("kernels beside an operator's own run after it, at the rate of elementwise ones") {
+    const CostModel v100 = model_of("v100-sxm-32gb");
+    Work work = arithmetic(OperatorClass::kConvolution, DType::kFloat16, 87.5e9);
+    const double alone = seconds(v100.duration(work));
+    work.apart = Bytes(801'000'000);  // at 0.89 * 900 GB/s: 1 ms
+    CHECK(seconds(v100.duration(work)) == doctest::Approx(alone + 1e-3).epsilon(1e-4));
+    CHECK(seconds(v100.memory_duration(work)) == doctest::Approx(1e-3).epsilon(1e-3));
+  }
+
   TEST_CASE("no convolution takes longer with tf32 than without, on any device") {
     std::mt19937_64 rng(11);
     const auto up_to = [&](std::int64_t most) {

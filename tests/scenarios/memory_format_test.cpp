@@ -67,6 +67,24 @@ TEST_SUITE("unit") {
     CHECK(convolutions == 120);  // 2 in each of 58 layers, 3 between the blocks, the first
   }
 
+  TEST_CASE("a GPU adds the bias of a convolution with a kernel of its own") {
+    const std::string text =
+        "{version: 1, model: vgg11, hardware: rtx-3090-24gb, training: {micro_batch: 4, "
+        "precision: fp16_autocast, optimizer: sgd}}";
+    const TrainedModel model =
+        build_training(decode_scenario(parse_document(text, "test"), environment()));
+    std::size_t convolutions = 0;
+    for (const Operator& op : model.training.operators) {
+      if (!is_convolution(op.work.op_class)) continue;
+      // The output is read and written once more.
+      const bool forward = op.part == OperatorPart::kForward;
+      CHECK(op.work.apart == (forward ? op.work.written * 2 : Bytes(0)));
+      CHECK(op.work.launches == (forward ? 2 : 1));
+      ++convolutions;
+    }
+    CHECK(convolutions == 8 * 3 - 1);  // without the image's gradient
+  }
+
   TEST_CASE("a step is faster in channels_last on tensor cores") {
     const Value document = load_scenario(test::source_path("scenarios/basics/channels_last.yaml"));
     const std::vector<PointResult> points =

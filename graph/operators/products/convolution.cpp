@@ -93,10 +93,17 @@ Work work_of(const NodeView& node, OperatorClass op_class, const Tensor& a, cons
 void reorder_input(const NodeView& node, Work& work, Bytes& workspace) {
   const Bytes copy = reordered_bytes(node.input(kX), node.input(kWeight));
   if (copy == Bytes(0)) return;
-  work.read += copy;
-  work.written += copy;
+  work.apart += copy * 2;
   ++work.launches;
   workspace += copy;
+}
+
+// On a GPU the bias is added to the output by a kernel of its own (ATen's _convolution), on a CPU
+// by the convolution's.
+void add_bias(const NodeView& node, Work& work) {
+  if (!node.has_input(kBias) || node.rules().blocked_convolutions) return;
+  work.apart += node.output().bytes() * 2;
+  ++work.launches;
 }
 
 bool is_pointwise(const NodeView& node) {
@@ -142,6 +149,7 @@ ForwardKernel forward(const NodeView& node) {
                                        node.input(kWeight), node.output()),
                        .workspace = forward_workspace(node)};
   reorder_input(node, kernel.work, kernel.workspace);
+  add_bias(node, kernel.work);
   return kernel;
 }
 
