@@ -40,16 +40,24 @@ std::array<MatrixRate, kDTypes> decode_peaks(const FigureReader& peaks) {
   return rates;
 }
 
-// A share is needed for every type that has a peak.
-void decode_matmul_shares(const FigureReader& shares, DeviceProfile& profile) {
+// A share is needed for every type that has a peak; a missing one is told where the peak stands,
+// which may be another file than that of the shares.
+void decode_matmul_shares(const FigureReader& shares, const FigureReader& peaks,
+                          DeviceProfile& profile) {
   for (const DType type : kMatrixTypes) {
     MatrixRate& rate = profile.matrix[index_of(type)];
+    const std::string name(name_of(type));
+    if (rate.peak.value > 0 && shares.decoder().value().find(name) == nullptr) {
+      peaks.decoder().fail_at(name,
+                              fmt::format("a peak without the share that products reach of it; add "
+                                          "efficiency.matmul.{}: {{value: 0.8, source: ...}}",
+                                          name));
+    }
     if (rate.peak.value > 0) {
       rate.matmul_share = shares.required<double>(name_of(type), kShare);
     } else if (shares.maybe<double>(name_of(type), kShare)) {
-      shares.decoder().fail_at(name_of(type),
-                               "a share of a peak that the profile does not state; add peaks." +
-                                   std::string(name_of(type)));
+      shares.decoder().fail_at(
+          name, "a share of a peak that the profile does not state; add peaks." + name);
     }
   }
   profile.two_of_four = shares.maybe<double>("two_of_four", between(1.0, 2.0)).value_or(1);
@@ -136,8 +144,9 @@ void decode_bandwidth(const FigureReader& shares, DeviceProfile& profile) {
   shares.finish();
 }
 
-void decode_efficiency(const FigureReader& efficiency, DeviceProfile& profile) {
-  decode_matmul_shares(efficiency.group("matmul"), profile);
+void decode_efficiency(const FigureReader& efficiency, const FigureReader& peaks,
+                       DeviceProfile& profile) {
+  decode_matmul_shares(efficiency.group("matmul"), peaks, profile);
   const FigureReader tile = efficiency.group("tile");
   profile.tensor_core_tile = decode_tile(tile.group("tensor_cores"));
   profile.cuda_core_tile = decode_tile(tile.group("cuda_cores"));
@@ -366,9 +375,10 @@ DeviceProfile decode_device_profile(const Decoder& decoder) {
   profile.compute_capability = reader.maybe<double>("compute_capability", at_least(0)).value_or(0);
   profile.hbm = device_profile_detail::decode_hbm(reader.group("hbm"));
   profile.l2 = device_profile_detail::decode_l2(reader.group("l2"));
-  profile.matrix = device_profile_detail::decode_peaks(reader.group("peaks"));
+  const FigureReader peaks = reader.group("peaks");
+  profile.matrix = device_profile_detail::decode_peaks(peaks);
   profile.vector = device_profile_detail::decode_vector(reader.group("vector"));
-  device_profile_detail::decode_efficiency(reader.group("efficiency"), profile);
+  device_profile_detail::decode_efficiency(reader.group("efficiency"), peaks, profile);
   profile.launch = device_profile_detail::decode_launch(reader.group("launch"));
   profile.host = device_profile_detail::decode_host(reader.group("host"));
   if (decoder.value().find("nvme") != nullptr)

@@ -261,6 +261,18 @@ TEST_SUITE("unit") {
     CHECK(find_figure(profile, "hbm.bandwidth")->source == "my log");
   }
 
+  TEST_CASE("a peak without the share that products reach of it is an error where it stands") {
+    const TemporaryFolder folder("shares");
+    folder.write("mine.yaml",
+                 "like: v100-sxm-32gb\nname: mine\npeaks: {source: my log, bf16: 100TFLOP/s}\n");
+    const std::string error = error_of([&] {
+      (void)load_device_profile(folder.path() + "/mine.yaml", std::vector<std::string>{kFolder});
+    });
+    CHECK(contains(error, "mine.yaml:3:"));
+    CHECK(contains(error, "peaks.bf16"));
+    CHECK(contains(error, "add efficiency.matmul.bf16"));
+  }
+
   TEST_CASE("profiles that extend each other in a circle are an error") {
     const TemporaryFolder folder("circle");
     folder.write("a.yaml", "extends: ./b.yaml\nname: a\n");
