@@ -17,6 +17,9 @@ constexpr double kPartialBytes = 4;       // fp32 partial results of a split red
 constexpr double kFullChannels = 32;      // input channels that fill the reduction of a convolution
 constexpr double kUsualReduction = 1024;  // at which TileModel::long_reduction changes nothing
 constexpr double kFullGroup = 64;         // channels per group at which GroupedShare::share holds
+constexpr double kNarrowGroup = 40;       // most channels per group that GroupedShare::wide spares
+constexpr double kWideGroup = 56;         // fewest that it holds for; interpolated in between
+constexpr std::int64_t kGroupedTile = 64;  // narrowest tile of grouped kernels
 constexpr std::int64_t kDenseGroups = 32;  // cuDNN packs 32 groups and multiples into whole tiles
 constexpr std::int64_t kLongestWarpRow = 1024;  // PyTorch's softmax: longer rows take a block
 constexpr std::int64_t kWinogradChannels = 16;  // fewest input channels of a Winograd kernel
@@ -82,6 +85,12 @@ const ConvolutionShare& convolution_figures(const DeviceProfile& profile, Operat
   if (c == OperatorClass::kConvolutionBackwardData) return profile.convolution_backward_data;
   if (c == OperatorClass::kConvolutionBackwardWeight) return profile.convolution_backward_weight;
   return profile.convolution_forward;
+}
+
+// Returns how much of a factor holds for groups of so many channels: 0 for narrow, 1 for wide ones.
+double wide_part(double channels) {
+  return std::clamp(std::log(channels / kNarrowGroup) / std::log(kWideGroup / kNarrowGroup), 0.0,
+                    1.0);
 }
 
 // Returns the convolution with more input channels of each group, its operands as they are.
@@ -203,7 +212,7 @@ double CostModel::matmul_seconds(const Work& work) const {
 }
 
 double CostModel::tiled_seconds(const Work& work, double peak, const TileModel& tile, double memory,
-                                std::int64_t most_splits) const {
+                                std::int64_t most_splits, std::int64_t narrowest_tile) const {
   const auto [m, n, k, batch] = work.extent;
   const double rate =
       profile_.bandwidth[static_cast<std::size_t>(work.op_class)] * profile_.hbm.bandwidth.value;
@@ -214,7 +223,8 @@ double CostModel::tiled_seconds(const Work& work, double peak, const TileModel& 
                      .memory = memory,
                      .partial = cost_model_detail::kPartialBytes * cost_model_detail::real(m) *
                                 cost_model_detail::real(n) * cost_model_detail::real(batch) / rate,
-                     .most_splits = most_splits});
+                     .most_splits = most_splits,
+                     .narrowest_tile = narrowest_tile});
 }
 
 double CostModel::attention_rate(const Work& work) const {
@@ -277,11 +287,31 @@ double CostModel::convolution_kernel_seconds(const Work& work) const {
                          tensor_cores ? profile_.tensor_core_tile : profile_.cuda_core_tile, memory,
                          weights ? cost_model_detail::kWeightSplits : TiledProduct{}.most_splits);
   }
-  const GroupedShare& grouped =
-      work.channels_last ? profile_.grouped_channels_last : profile_.grouped;
-  const double width = cost_model_detail::real(window.channels) / cost_model_detail::kFullGroup;
-  const double reached = grouped.share * std::pow(width, grouped.exponent);
-  return copied + std::max(work.flops.count / (peak * std::min(share, reached)), memory);
+  return copied + grouped_seconds(work, peak, share);
+}
+
+// A group of c channels can be computed as c depthwise convolutions, all but the first of which
+// read the sums again, half as much as a convolution moves; so there is no jump from one channel to
+// two.
+double CostModel::grouped_seconds(const Work& work, double peak, double share) const {
+  const double channels = cost_model_detail::real(work.window.channels);
+  Work depthwise = work;
+  depthwise.op_class = OperatorClass::kDepthwiseConvolution;
+  const double apart = (1.5 * channels - 0.5) * memory_seconds(depthwise);
+  const double memory = memory_seconds(work);
+  if (!work.channels_last) {
+    const bool weights = work.op_class == OperatorClass::kConvolutionBackwardWeight;
+    return std::min(
+        apart,
+        tiled_seconds(work, peak * share * profile_.grouped, profile_.tensor_core_tile, memory,
+                      weights ? cost_model_detail::kWeightSplits : TiledProduct{}.most_splits,
+                      cost_model_detail::kGroupedTile));
+  }
+  const GroupedShare& grouped = profile_.grouped_channels_last;
+  const double reached = grouped.share *
+                         std::pow(channels / cost_model_detail::kFullGroup, grouped.exponent) *
+                         std::pow(grouped.wide, cost_model_detail::wide_part(channels));
+  return std::min(apart, std::max(work.flops.count / (peak * std::min(share, reached)), memory));
 }
 
 // Tensor cores want the channels innermost; a copy reads and writes an operand.

@@ -14,21 +14,24 @@
 //                              than the 16 channels of winograd are padded where that is faster
 //                tensor cores  fewer than 32 input channels are padded by (32 / channels)^narrow
 //                both          strided is the factor of windows that move by more than one
-//              Groups reach at most share * (channels per group / 64)^exponent of the peak, by
-//              layout, unless their number is a multiple of 32, which cuDNN packs. Where the
+//              Groups on tensor cores, unless their number is a multiple of 32, which cuDNN packs:
+//                channels innermost  at most share * (channels per group / 64)^exponent of the
+//                                    peak; more than 48 channels run at `wide` of that
+//                otherwise           tiles of at least 64 x 64, at the factor `grouped`
+//              No group of c channels takes longer than c depthwise convolutions. Where the
 //              channels are not innermost, tensor cores first copy layout_copies of the operands.
 // attention    share / (1 + half_length / key length), by head width; between two curves
 //              interpolated.
 // other        the vector units' peak; nearly always the memory term decides. Normalization has a
 //              bandwidth share for each layout, softmax one for rows of more than 1024.
 //
-// Median errors after `tidemark calibrate` on half of the rows, of the other half (halves by a hash
-// of the operator; tests/hwprofiles/calibrate/calibrate_test.cpp):
-//   DeepBench V100  products 5.4 %; convolutions forward 12 %, data gradient 16 %, weight gradient
-//                   26 %
-//   NeuSight fp32   A100-PCIE: batched products 2.4 %, linear 5 %, softmax 4 %, layer norm 4 %,
-//                   additions 2 %; V100-PCIE: 10, 5, 3, 2 and 1 %
-//   attention       FlashAttention-2: 0.5 % on A100, 0.8 % on H100 (curves read off figures)
+// Median errors after `tidemark calibrate` on half of the rows, of the other half: means of two to
+// six halves (--seed 0 to 5):
+//   DeepBench V100  products fp16 8.5 % (6.3 to 10.6), fp32 4.4 %; convolutions fp16 forward 8 %, data
+//                   gradient 16 %, weight gradient 19 % (6 to 30), fp32 15, 18 and 18 %
+//   NeuSight fp32   A100-PCIE: batched products 2.5 %, linear 4.8 %, softmax 3.3 %, layer norm 3.6 %;
+//                   V100-PCIE: batched products 9.8 %, linear 5.1 %, softmax 2.4 %
+//   attention       FlashAttention-2: 0.5 % on A100, 0.9 % on H100 (curves read off figures)
 // Mean errors are up to twice as large.
 //
 // A kernel alone; what a step loses against that is added where its operators are priced
@@ -78,11 +81,13 @@ class CostModel {
   [[nodiscard]] double convolution_seconds(const Work& work) const;
   [[nodiscard]] double convolution_kernel_seconds(const Work& work) const;
   [[nodiscard]] double direct_or_padded_seconds(const Work& work) const;
+  [[nodiscard]] double grouped_seconds(const Work& work, double peak, double share) const;
   [[nodiscard]] double layout_copy_seconds(const Work& work) const;
   [[nodiscard]] double apart_seconds(const Work& work) const;
   [[nodiscard]] double convolution_share(const Work& work, bool tensor_cores) const;
   [[nodiscard]] double tiled_seconds(const Work& work, double peak, const TileModel& tile,
-                                     double memory, std::int64_t most_splits) const;
+                                     double memory, std::int64_t most_splits,
+                                     std::int64_t narrowest_tile = 1) const;
   [[nodiscard]] double vector_rate(DType type) const;
 
   DeviceProfile profile_;

@@ -95,11 +95,13 @@ ConvolutionShare decode_convolution(const FigureReader& share) {
   return shares;
 }
 
-GroupedShare decode_grouped(const FigureReader& convolution, std::string_view layout) {
-  if (convolution.decoder().value().find(layout) == nullptr) return {};
-  const FigureReader group = convolution.group(layout);
+GroupedShare decode_grouped(const FigureReader& convolution) {
+  constexpr std::string_view kKey = "grouped_channels_last";
+  if (convolution.decoder().value().find(kKey) == nullptr) return {};
+  const FigureReader group = convolution.group(kKey);
   const GroupedShare grouped{.share = group.required<double>("share", kShare),
-                             .exponent = group.required<double>("exponent", between(0, 2))};
+                             .exponent = group.required<double>("exponent", between(0, 2)),
+                             .wide = group.maybe<double>("wide", between(0.01, 1)).value_or(1)};
   group.finish();
   return grouped;
 }
@@ -161,8 +163,8 @@ void decode_efficiency(const FigureReader& efficiency, const FigureReader& peaks
   profile.convolution_forward = decode_convolution(convolution.group("forward"));
   profile.convolution_backward_data = decode_convolution(convolution.group("backward_data"));
   profile.convolution_backward_weight = decode_convolution(convolution.group("backward_weight"));
-  profile.grouped = decode_grouped(convolution, "grouped");
-  profile.grouped_channels_last = decode_grouped(convolution, "grouped_channels_last");
+  profile.grouped = convolution.maybe<double>("grouped", kShare).value_or(1);
+  profile.grouped_channels_last = decode_grouped(convolution);
   profile.convolution_layout_copies =
       convolution.maybe<double>("layout_copies", between(0, 4)).value_or(0);
   convolution.finish();

@@ -51,11 +51,13 @@ struct ConvolutionShare {
   double narrow = 0;     // fewer than 32 input channels are padded by (32 / channels)^narrow
 };
 
-// Grouped convolutions on tensor cores reach at most peak * share * (channels per group /
-// 64)^exponent.
+// Grouped convolutions on tensor cores whose channels are innermost reach at most
+// peak * share * (channels per group / 64)^exponent, and `wide` times that where a group has more
+// than about 48 channels.
 struct GroupedShare {
   double share = 1;
   double exponent = 0;
+  double wide = 1;
 };
 
 // Fused attention reaches peak * share / (1 + half_length / key length).
@@ -232,7 +234,7 @@ struct DeviceProfile {
   ConvolutionShare convolution_forward;
   ConvolutionShare convolution_backward_data;
   ConvolutionShare convolution_backward_weight;
-  GroupedShare grouped;
+  double grouped = 1;  // factor of grouped convolutions whose channels are not innermost
   GroupedShare grouped_channels_last;
   // Copies of its operands into the other order that a convolution on tensor cores makes where the
   // channels are not innermost: 1 copies each operand once.

@@ -35,6 +35,7 @@ double seconds_of(const TiledProduct& product) {
   const auto [m, n, k, batch] = product.extent;
   double fastest = std::numeric_limits<double>::infinity();
   for (const tiled_product_detail::Tile tile : tiled_product_detail::kTiles) {
+    if (std::min(tile.m, tile.n) < product.narrowest_tile) continue;
     const double area = tiled_product_detail::real(tile.m) * tiled_product_detail::real(tile.n);
     const double tile_rate = product.peak / product.multiprocessors *
                              std::min(1.0, std::pow(area / tiled_product_detail::kFullTile,

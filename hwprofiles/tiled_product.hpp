@@ -24,6 +24,7 @@ struct TiledProduct {
   double memory = 0;   // seconds of the operands' traffic
   double partial = 0;  // seconds in which one fp32 copy of the result is moved
   std::int64_t most_splits = 16;
+  std::int64_t narrowest_tile = 1;  // fewest rows and columns of a tile
 };
 
 // Returns seconds. Not less where any extent is larger.

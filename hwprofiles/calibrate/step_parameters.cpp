@@ -10,22 +10,18 @@ namespace {
 // A class has a part of each step only, so that its own figure is told by many steps together.
 constexpr double kSpread = 0.5;
 
-void add_grouped(std::vector<ProfileParameter>& found, const char* layout,
-                 GroupedShare DeviceProfile::*grouped) {
-  const std::string path = fmt::format("efficiency.convolution.{}.", layout);
-  found.push_back({.path = path + "share",
-                   .share = [grouped](DeviceProfile& p) -> double& { return (p.*grouped).share; },
-                   .time = {},
-                   .lower = 0.01,
-                   .upper = 1.5,
-                   .spread = 0.7});
-  found.push_back(
-      {.path = path + "exponent",
-       .share = [grouped](DeviceProfile& p) -> double& { return (p.*grouped).exponent; },
-       .time = {},
-       .lower = 0.1,
-       .upper = 2,
-       .spread = 0.3});
+void add_grouped_channels_last(std::vector<ProfileParameter>& found) {
+  const auto add = [&](const char* key, double GroupedShare::*figure, double lower, double upper) {
+    found.push_back(
+        {.path = fmt::format("efficiency.convolution.grouped_channels_last.{}", key),
+         .share = [figure](DeviceProfile& p) -> double& { return p.grouped_channels_last.*figure; },
+         .time = {},
+         .lower = lower,
+         .upper = upper});
+  };
+  add("share", &GroupedShare::share, 0.01, 1.5);
+  add("exponent", &GroupedShare::exponent, 0.1, 2);
+  add("wide", &GroupedShare::wide, 0.05, 1);
 }
 
 }  // namespace
@@ -66,11 +62,14 @@ std::vector<ProfileParameter> step_parameters(const DeviceProfile& profile, Kern
     return is_dense_convolution(w.op_class) && w.window.groups > 1 && tensor(w);
   };
   if (some(kernels, [&](const Work& w) { return grouped(w) && w.channels_last; })) {
-    step_parameters_detail::add_grouped(found, "grouped_channels_last",
-                                        &DeviceProfile::grouped_channels_last);
+    step_parameters_detail::add_grouped_channels_last(found);
   }
   if (some(kernels, [&](const Work& w) { return grouped(w) && !w.channels_last; }))
-    step_parameters_detail::add_grouped(found, "grouped", &DeviceProfile::grouped);
+    found.push_back({.path = "efficiency.convolution.grouped",
+                     .share = [](DeviceProfile& p) -> double& { return p.grouped; },
+                     .time = {},
+                     .lower = 0.1,
+                     .upper = 1.5});
   const bool copies = some(kernels, [&](const Work& w) {
     return is_dense_convolution(w.op_class) && tensor(w) && !w.channels_last;
   });

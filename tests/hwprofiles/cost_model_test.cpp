@@ -206,20 +206,54 @@ TEST_SUITE("unit") {
       CHECK(now >= before);
       before = now;
     }
-    // Groups of 8 channels reach 0.42 * (8 / 64)^1.24 of the peak: 0.03187.
-    ConvolutionShape grouped = three;
-    grouped.groups = 4;
-    grouped.channels = 32;
-    grouped.filters = 32;
-    const Work work = convolution_work(DType::kFloat16, OperatorClass::kConvolution, grouped);
-    CHECK(seconds(v100.duration(work)) ==
-          doctest::Approx(work.flops.count / (125e12 * 0.03187) + 9.7e-6).epsilon(0.01));
+  }
+
+  TEST_CASE("grouped convolutions are priced by layout and by the width of their groups") {
+    const CostModel v100 = model_of("v100-sxm-32gb");
+    const auto work_of = [](std::int64_t width, std::int64_t groups, bool channels_last) {
+      Work work = convolution_work(DType::kFloat16, OperatorClass::kConvolution,
+                                   {.batch = 32,
+                                    .channels = width * groups,
+                                    .filters = width * groups,
+                                    .input_places = 28 * 28,
+                                    .output_places = 28 * 28,
+                                    .window = 9,
+                                    .groups = groups});
+      work.channels_last = channels_last;
+      return work;
+    };
+    // Groups of 64 channels whose channels are innermost: 0.075 * 0.46 of the peak.
+    const Work wide = work_of(64, 6, true);
+    CHECK(seconds(v100.duration(wide)) ==
+          doctest::Approx(wide.flops.count / (125e12 * 0.0345) + 9.7e-6).epsilon(0.001));
+    // Of 32 channels: 0.075 * (32 / 64)^0.8.
+    const Work narrow = work_of(32, 6, true);
+    CHECK(seconds(v100.duration(narrow)) ==
+          doctest::Approx(narrow.flops.count / (125e12 * 0.04308) + 9.7e-6).epsilon(0.001));
+    // Otherwise a tile of 64 holds one group of 16 as it does one of 64, but for the reduction.
+    const double of_64 = seconds(v100.duration(work_of(64, 6, false)));
+    const double of_16 = seconds(v100.duration(work_of(16, 6, false)));
+    CHECK(of_16 > of_64 / 4);
+    CHECK(of_16 < of_64 / 2);
     // 32 groups are packed into whole tiles.
-    grouped.groups = 32;
-    grouped.channels = grouped.filters = 256;
-    const Work packed = convolution_work(DType::kFloat16, OperatorClass::kConvolution, grouped);
-    CHECK(packed.flops.count == 8 * work.flops.count);
-    CHECK(v100.duration(packed) < 6 * v100.duration(work));
+    CHECK(v100.duration(work_of(8, 32, true)) < v100.duration(work_of(8, 31, true)));
+    for (const bool channels_last : {false, true}) {
+      CAPTURE(channels_last);
+      Work depthwise = work_of(1, 95, channels_last);
+      depthwise.op_class = OperatorClass::kDepthwiseConvolution;
+      // Two depthwise convolutions, one of which reads the sums again, and the copies of layouts.
+      const double two = seconds(v100.duration(work_of(2, 95, channels_last)));
+      CHECK(two > seconds(v100.duration(depthwise)));
+      CHECK(two < 6 * seconds(v100.duration(depthwise)));
+      Duration before{};
+      for (std::int64_t width = 2; width <= 160; ++width) {
+        const Duration now = v100.duration(work_of(width, 6, channels_last));
+        CAPTURE(width);
+        CHECK(now >= before);
+        if (channels_last && width > 2) CHECK(now < 1.8 * before);
+        before = now;
+      }
+    }
   }
 
   TEST_CASE("kernels beside an operator's own run after it, at the rate of elementwise ones") {
