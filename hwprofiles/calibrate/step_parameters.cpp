@@ -7,8 +7,9 @@ namespace tidemark {
 namespace step_parameters_detail {
 namespace {
 
-// A class has a part of each step only, so that its own figure is told by many steps together.
-constexpr double kSpread = 0.5;
+// A class has a part of each step only, and steps are few: their fit stays closer to the profile
+// than that of operators.
+constexpr double kSpread = 0.15;
 
 void add_grouped_channels_last(std::vector<ProfileParameter>& found) {
   const auto add = [&](const char* key, double GroupedShare::*figure, double lower, double upper) {
@@ -111,7 +112,7 @@ std::vector<ProfileParameter> step_parameters(const DeviceProfile& profile, Kern
          .upper = 1.6});
   }
   for (ProfileParameter& parameter : found)
-    parameter.spread = std::max(parameter.spread, step_parameters_detail::kSpread);
+    parameter.spread = step_parameters_detail::kSpread;
   return found;
 }
 
