@@ -341,7 +341,8 @@ TEST_SUITE("unit") {
     Work work = traffic(OperatorClass::kNormalization, 2 * kGiB, kGiB);
     const double contiguous = seconds(card.duration(work));
     work.channels_last = true;
-    CHECK(contiguous / seconds(card.duration(work)) == doctest::Approx(2).epsilon(0.01));
+    // 1.0 and 0.55 of the bandwidth.
+    CHECK(contiguous / seconds(card.duration(work)) == doctest::Approx(1.82).epsilon(0.01));
   }
 }
 
