@@ -22,9 +22,9 @@ namespace {
 // Everything that the price of a kernel depends on.
 auto key_of(const Work& work) {
   return std::tuple(work.op_class, work.dtype, work.flops.count, work.read.count,
-                    work.written.count, work.apart.count, work.extent, work.launches, work.channels_last,
-                    work.window.channels, work.window.groups, work.window.pointwise,
-                    work.window.strided, work.window.three_by_three);
+                    work.written.count, work.apart.count, work.extent, work.launches,
+                    work.channels_last, work.window.channels, work.window.groups,
+                    work.window.pointwise, work.window.strided, work.window.three_by_three);
 }
 
 // Counts the kernels that the last step of a program launches on the device, as the simulation
