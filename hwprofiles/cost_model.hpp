@@ -28,11 +28,9 @@
 // Median errors after `tidemark calibrate` on half of the rows, of the other half: means of two to
 // six halves (--seed 0 to 5):
 //   DeepBench V100  products fp16 8.5 % (6.3 to 10.6), fp32 4.4 %; convolutions fp16 forward 8 %,
-//   data
-//                   gradient 16 %, weight gradient 19 % (6 to 30), fp32 15, 18 and 18 %
-//   NeuSight fp32   A100-PCIE: batched products 2.5 %, linear 4.8 %, softmax 3.3 %, layer norm 3.6
-//   %;
-//                   V100-PCIE: batched products 9.8 %, linear 5.1 %, softmax 2.4 %
+//                   data gradient 16 %, weight gradient 19 % (6 to 30), fp32 15, 18 and 18 %
+//   NeuSight fp32   A100-PCIE: batched products 2.5 %, linear 4.8 %, softmax 3.3 %, layer norm
+//                   3.6 %; V100-PCIE: batched products 9.8 %, linear 5.1 %, softmax 2.4 %
 //   attention       FlashAttention-2: 0.5 % on A100, 0.9 % on H100 (curves read off figures)
 // Mean errors are up to twice as large.
 //

@@ -261,9 +261,8 @@ std::vector<T> Decoder::list(std::string_view key, Range range) const {
   }
   list.reserve(value->items.size());
   const std::string path = path_of(key);
-  for (const Value& item : value->items) {
+  for (const Value& item : value->items)
     list.push_back(read<T>(item, range, fmt::format("{}[{}]", path, list.size())));
-  }
   return list;
 }
 

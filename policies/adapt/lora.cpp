@@ -24,6 +24,14 @@ constexpr std::size_t kX = 0;
 constexpr std::size_t kWeight = 1;
 constexpr std::size_t kBias = 2;
 
+ParameterId last_of(const Graph& source, LayerId layer) {
+  ParameterId last;
+  for (const ParameterId id : ids_of(source.parameters)) {
+    if (source.parameters[id].layer == layer) last = id;
+  }
+  return last;
+}
+
 // Puts an adapter beside each chosen module:
 //
 //   x ----------------- W (frozen) ------ + -- y
@@ -72,7 +80,6 @@ class AdaptedNodes {
                              TensorId x) const;
   TensorId decomposed(GraphCopy& copy, const Site& site, const Adapter& adapter, TensorId x,
                       TensorId delta) const;
-  [[nodiscard]] static ParameterId last_of(const Graph& source, LayerId layer);
   [[nodiscard]] std::vector<TensorId> inputs_of(GraphCopy& copy, NodeId id);
   void require_input_gradient(GraphCopy& copy, NodeId id);
 
@@ -233,14 +240,6 @@ TensorId AdaptedNodes::decomposed(GraphCopy& copy, const Site& site, const Adapt
   const TensorId rest = add(copy, site, "mul", {add(copy, site, "add_scalar", {row}), base});
   const TensorId scaled = add(copy, site, "scale", {add(copy, site, "mul", {row, delta})});
   return add(copy, site, "add", {rest, scaled});
-}
-
-ParameterId AdaptedNodes::last_of(const Graph& source, LayerId layer) {
-  ParameterId last;
-  for (const ParameterId id : ids_of(source.parameters)) {
-    if (source.parameters[id].layer == layer) last = id;
-  }
-  return last;
 }
 
 // Nodes of modules_to_save read the trained copies of their parameters.
