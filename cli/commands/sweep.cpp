@@ -25,9 +25,9 @@
 #include "plots/role_style.hpp"
 #include "plots/table.hpp"
 #include "scenarios/results/result_document.hpp"
+#include "scenarios/studies/journal/sweep_journal.hpp"
+#include "scenarios/studies/journal/sweep_lock.hpp"
 #include "scenarios/studies/simulate_points.hpp"
-#include "scenarios/studies/sweep_journal.hpp"
-#include "scenarios/studies/sweep_lock.hpp"
 
 namespace tidemark {
 namespace sweep_detail {

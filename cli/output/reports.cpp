@@ -14,7 +14,7 @@
 #include "cli/output/output_folder.hpp"
 #include "cli/text/console.hpp"
 #include "scenarios/results/charted_points.hpp"
-#include "scenarios/studies/sweep_lock.hpp"
+#include "scenarios/studies/journal/sweep_lock.hpp"
 
 namespace tidemark {
 namespace reports_detail {

@@ -12,7 +12,7 @@
 
 #include "scenarios/read/environment.hpp"
 #include "scenarios/results/result_document.hpp"
-#include "scenarios/studies/journal_lines.hpp"
+#include "scenarios/studies/journal/journal_lines.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 #include "tests/cli/command_runner.hpp"
 

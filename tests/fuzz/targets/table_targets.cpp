@@ -12,11 +12,11 @@
 #include "policies/rewrite/pipeline_table.hpp"
 #include "scenarios/measured/measured_steps.hpp"
 #include "scenarios/measured/nsight_ranges.hpp"
-#include "scenarios/studies/journal_lines.hpp"
+#include "scenarios/studies/journal/journal_lines.hpp"
+#include "scenarios/studies/journal/sweep_journal.hpp"
 #include "scenarios/studies/operator_price.hpp"
 #include "scenarios/studies/operator_text.hpp"
 #include "scenarios/studies/simulate_point.hpp"
-#include "scenarios/studies/sweep_journal.hpp"
 #include "sim/memory/packing/buffers_csv.hpp"
 #include "tests/fuzz/fuzz_target.hpp"
 

@@ -1,4 +1,4 @@
-#include "scenarios/studies/journal_lines.hpp"
+#include "scenarios/studies/journal/journal_lines.hpp"
 
 #include <fstream>
 #include <optional>

@@ -1,4 +1,4 @@
-#include "scenarios/studies/sweep_lock.hpp"
+#include "scenarios/studies/journal/sweep_lock.hpp"
 
 #include <array>
 #include <cerrno>

@@ -1,4 +1,4 @@
-#include "scenarios/studies/point_keys.hpp"
+#include "scenarios/studies/journal/point_keys.hpp"
 
 #include <cstddef>
 #include <fstream>

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "scenarios/studies/sweep_journal.hpp"
+#include "scenarios/studies/journal/sweep_journal.hpp"
 
 namespace tidemark {
 

@@ -1,4 +1,4 @@
-#include "scenarios/studies/sweep_journal.hpp"
+#include "scenarios/studies/journal/sweep_journal.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -21,8 +21,8 @@
 #include "scenarios/results/document_json.hpp"
 #include "scenarios/results/read_result.hpp"
 #include "scenarios/results/result_document.hpp"
-#include "scenarios/studies/journal_lines.hpp"
-#include "scenarios/studies/point_keys.hpp"
+#include "scenarios/studies/journal/journal_lines.hpp"
+#include "scenarios/studies/journal/point_keys.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 #include "scenarios/studies/smaller_budget.hpp"
 #include "tidemark/version.hpp"

@@ -1,5 +1,5 @@
 // Two sweeps in one folder at the same time.
-#include "scenarios/studies/sweep_lock.hpp"
+#include "scenarios/studies/journal/sweep_lock.hpp"
 
 #include <filesystem>
 #include <optional>

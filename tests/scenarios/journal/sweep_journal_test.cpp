@@ -1,5 +1,5 @@
 // Journals that a disk, a network or another version has damaged.
-#include "scenarios/studies/sweep_journal.hpp"
+#include "scenarios/studies/journal/sweep_journal.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 #include "graph/core/errors.hpp"
 #include "scenarios/results/result_document.hpp"
-#include "scenarios/studies/journal_lines.hpp"
+#include "scenarios/studies/journal/journal_lines.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 #include "tests/support/long_tests.hpp"
