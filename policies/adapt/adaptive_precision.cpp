@@ -150,7 +150,7 @@ Graph AdaptivePrecision::apply(const Graph& graph, const RewriteContext& context
       types.push_back(o == 0 ? computes : allowed_[static_cast<std::size_t>(o - 1)]);
     return with_block_types(graph, types, computes, *context.framework);
   };
-  PrecisionProblem problem{.budget = budget_.value_or(context.trial->capacity())};
+  PrecisionProblem problem{.budget = budget_ ? *budget_ : context.trial->capacity()};
   for (const double products : products_of(graph)) {
     std::vector<double> costs{0};
     for (const DType type : allowed_)
