@@ -57,8 +57,8 @@ bool is_between_two(CollectiveKind kind) {
   return kind == CollectiveKind::kSend || kind == CollectiveKind::kReceive;
 }
 
-// Whether a network is no measured one: somebody who writes a latency of 0 asks for bytes over
-// bandwidth, as the closed forms of a schedule or a collective have them.
+// Whether messages take bytes over bandwidth and nothing else, as in the closed forms of a schedule
+// or a collective: a latency of 0 says so, which no measured network has.
 bool is_ideal(const NetworkProfile& network) {
   return network.latency == Duration(0);
 }

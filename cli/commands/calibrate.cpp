@@ -158,7 +158,9 @@ Examples:
   app->add_option("--held-out", held_out, "share of the rows that only tell the error, 0 to 0.9")
       ->type_name("SHARE")
       ->capture_default_str();
-  app->add_option("--seed", seed, "chooses other rows to hold out")->capture_default_str();
+  app->add_option("--seed", seed, "chooses other rows to hold out")
+      ->type_name("N")
+      ->capture_default_str();
   app->add_option("--dtype", dtype, "type of the operators of Nsight Systems' ranges")
       ->type_name(matrix_type_choice());
   app->add_flag("--json", json, "for scripts");

@@ -121,12 +121,19 @@ int merge_shards(const SweepCommand& command, const Console& console) {
   return show(merged.points, merged.published, command.merged_json, console);
 }
 
-// Simulates a point again for its charts: an earlier sweep has left its figures, but not its run.
-SimulatedPoint simulate_for_charts(const Value& document, std::size_t index,
-                                   const Environment& environment) {
-  auto detail = std::make_shared<const DetailedPoint>(
-      simulate_in_detail(document, index, environment, {.smallest_capacity = false}));
-  return {.result = detail->result, .detail = detail};
+// Simulates points again for their charts: an earlier sweep, or a run on a device of another
+// capacity, has left their figures, but no run of their own.
+void add_charts(PointsReport& report, const std::vector<std::size_t>& indices,
+                const Value& document, const Environment& environment, int threads,
+                std::size_t points) {
+  if (indices.empty()) return;
+  std::vector<bool> wanted(points, false);
+  for (const std::size_t i : indices)
+    wanted[i] = true;
+  PointsListener listener;
+  listener.detail = [&](std::size_t i, const SimulatedPoint& point) { report.add(i, point); };
+  static_cast<void>(simulate_points(document, environment, threads, {.smallest_capacity = false},
+                                    listener, wanted));
 }
 
 }  // namespace
@@ -289,8 +296,8 @@ int SweepCommand::execute(const Console& console) const {
   }
   points.resize(shown);
   if (part.count == 1) {
-    for (const std::size_t i : report.without_charts(points))
-      report.add(i, sweep_detail::simulate_for_charts(document, i, environment));
+    sweep_detail::add_charts(report, report.without_charts(points), document, environment,
+                             thread_count(threads), points.size());
     report.write(points);
   }
   return sweep_detail::show(points, sweep.published, json, console);

@@ -65,12 +65,13 @@ std::vector<ProfileParameter> step_parameters(const DeviceProfile& profile, Kern
   if (some(kernels, [&](const Work& w) { return grouped(w) && w.channels_last; })) {
     step_parameters_detail::add_grouped_channels_last(found);
   }
-  if (some(kernels, [&](const Work& w) { return grouped(w) && !w.channels_last; }))
+  if (some(kernels, [&](const Work& w) { return grouped(w) && !w.channels_last; })) {
     found.push_back({.path = "efficiency.convolution.grouped",
                      .share = [](DeviceProfile& p) -> double& { return p.grouped; },
                      .time = {},
                      .lower = 0.1,
                      .upper = 1.5});
+  }
   const bool copies = some(kernels, [&](const Work& w) {
     return is_dense_convolution(w.op_class) && tensor(w) && !w.channels_last;
   });

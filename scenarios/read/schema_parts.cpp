@@ -47,14 +47,15 @@ Json mapping(Json properties) {
 }
 
 // Puts a figure at the end of its path, "hbm.capacity", into the mappings before it. Beside the
-// figures of a group stand texts, such as its source.
+// figures of a group stand texts, such as its source. A figure of one profile may be a group of
+// figures in another.
 void add_figure(Json& properties, std::string_view path, const std::string& description) {
   const std::size_t dot = path.find('.');
   Json& entry = properties[std::string(path.substr(0, dot))];
   if (dot == std::string_view::npos) {
-    if (!entry.is_null()) return;
-    entry = json_types({"number", "string", "boolean", "object", "null"});
-    entry["description"] = description;
+    const Json any = json_types({"number", "string", "boolean", "object", "null"});
+    if (entry.is_null()) entry["description"] = description;
+    entry["type"] = any["type"];
     return;
   }
   if (entry.is_null()) entry = Json{{"type", {"object", "null"}}, {"properties", Json::object()}};

@@ -17,19 +17,19 @@
 
 namespace tidemark {
 
-// Returns the key of a step whose figures on one device tell those on any other that has as much
-// memory as it reserves: equal for scenarios that differ in capacity alone. Empty where a policy or
-// a rule of the allocator may look at the capacity.
+// Returns the key of a step, equal for scenarios that differ in the capacity of their device alone.
+// Empty where a policy or a rule of the allocator may look at the capacity, so that a run on one
+// device says nothing about another.
 [[nodiscard]] std::string shared_run_key(const Scenario& scenario);
 
-// The runs of the points of one sweep, whose results outlive this. May be used by several threads.
+// The runs of the points of one sweep. May be used by several threads.
 class SharedRuns {
  public:
   // Returns the figures of the point where the step with its `key` has run on a device of another
-  // capacity and never lacked memory. `overrides` are those of the other.
+  // capacity and never lacked memory. The result's overrides are those of the other point.
   [[nodiscard]] std::optional<PointResult> find(const std::string& key,
                                                 const Scenario& scenario) const;
-  // Keeps the figures of a point with a key for others.
+  // Keeps the figures of a point with a key for others. `point` must live as long as this object.
   void keep(const std::string& key, const PointResult& point);
 
  private:

@@ -205,7 +205,7 @@ std::vector<PointResult> simulate_points(const Value& document, const Environmen
                          ? points.size()
                          : static_cast<std::size_t>(std::count(wanted.begin(), wanted.end(), true));
   simulate_points_detail::Shared shared;
-  // A run that is to be seen cannot be another's.
+  // A listener that is to receive each run gets none for a point that takes over another's.
   const bool shares_runs = !listener.detail || !listener.every_detail;
   std::vector<PointResult> results(points.size());
   simulate_points_detail::FinishedPoints finished(results, listener);

@@ -7,7 +7,6 @@
 #include <string>
 
 #include <doctest/doctest.h>
-#include <unistd.h>
 
 namespace tidemark::document_test {
 namespace {
@@ -43,8 +42,7 @@ struct Folder {
   std::filesystem::path path;
 
   explicit Folder(const std::string& name)
-      : path(std::filesystem::temp_directory_path() /
-             ("tidemark_document_test_" + std::to_string(getpid()) + "_" + name)) {
+      : path(std::filesystem::temp_directory_path() / ("tidemark_document_test_" + name)) {
     std::filesystem::remove_all(path);
     std::filesystem::create_directories(path);
   }

@@ -151,6 +151,7 @@ TEST_SUITE("unit") {
     CHECK(found("{hardware: {gpu: a, count: 0}}") != "");
     CHECK(found("{hardware: {gpu: a, hbm: [80GiB]}}") != "");
     CHECK(found("{hardware: {gpu: a, hbm: {capacity: 80GiB}}}") == "");
+    CHECK(found("{hardware: {gpu: a, framework: {context: 1GiB}}}") == "");
     CHECK(found("{model: {preset: gpt2, layers: [4]}}") != "");
     CHECK(found("{sweep: {matrix: {training.micro_batch: 4}}}") != "");
     CHECK(found("{sweep: {matrix: {training.micro_batch: {from: 1, to: 4, steps: 2}}}}") != "");
