@@ -54,7 +54,8 @@ std::string trl_file(const json& lines) {
 TEST_SUITE("unit") {
   TEST_CASE("recipe has axolotl's lines only for weights of the type that it loads") {
     const Workspace workspace;
-    const std::string command = "recipe llama-3.2-1b --gpu a100-sxm-80gb -s training.sequence=256";
+    const std::string command =
+        "recipe llama-3.2-1b --gpu a100-sxm-80gb -s training.sequence=256 -s model.layers=4";
     const auto document = json::parse(workspace.run(command + " --json").out);
     int kept = 0;
     int shown = 0;
@@ -75,13 +76,15 @@ TEST_SUITE("unit") {
     int axolotl = 0;
     int trainer = 0;
     int lora = 0;
+    const std::string small = " -s model.layers=3";
     const auto compare = [&](const std::string& lines, const std::string& model,
                              const std::string& device, const json& point) {
       CAPTURE(lines);
       workspace.write("settings.yaml", lines);
       workspace.write("scenario.yaml",
                       workspace.run("import settings.yaml --model " + model + device).out);
-      const auto run = json::parse(workspace.run("run scenario.yaml --json").out).at("points");
+      const auto run =
+          json::parse(workspace.run("run scenario.yaml --json" + small).out).at("points");
       CHECK(run.at(0).at("memory").at("device_used") == point.at("memory").at("device_used"));
       CHECK(run.at(0).at("time").at("step") == point.at("time").at("step"));
     };
@@ -90,7 +93,8 @@ TEST_SUITE("unit") {
                                        {"gpt2", "1"}}) {
       const std::string device = " --gpu rtx-4090 --count " + count;
       const auto document = json::parse(
-          workspace.run("recipe " + model + " --json -s training.sequence=1024" + device).out);
+          workspace.run("recipe " + model + " --json -s training.sequence=1024" + small + device)
+              .out);
       for (std::size_t i = 0; i < document.at("recipes").size(); ++i) {
         const json& recipe = document.at("recipes").at(i);
         const json& point = document.at("points").at(i);
