@@ -19,7 +19,7 @@ struct Cut {
   int axis = 0;
   std::int64_t outer = 1;  // extent of the factors of the axis that lie outside the one that is cut
   std::int64_t whole = 1;  // extent of the factor that is cut
-  std::int64_t part = 1;   // extent that one rank has of it, padding included
+  std::int64_t part = 1;   // extent that one rank has of it, padding included; at least 1
   // Ranks that have the same part: those of one key-value head where there are fewer heads than
   // ranks.
   int sharing = 1;

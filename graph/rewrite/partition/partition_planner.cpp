@@ -1,6 +1,7 @@
 #include "graph/rewrite/partition/partition_planner.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -82,10 +83,13 @@ bool PartitionPlanner::divides_over(int ranks) const {
 // Returns "2 or 4": the sizes next to the one that is asked for over which everything divides and
 // which the GPUs can be divided into.
 std::string PartitionPlanner::nearest_sizes() const {
-  int below = options_.ranks - 1;
+  // No more ranks than heads, of which each needs one; models without heads have no such limit.
+  const bool limited = options_.group == MeshDimension::kTensor && most_heads_ > 0;
+  const int limit = limited ? static_cast<int>(most_heads_) : std::numeric_limits<int>::max();
+  int below = std::min(options_.ranks - 1, limit);
   while (below > 1 && !divides_over(below))
     --below;
-  const int most = options_.divides == 0 ? 2 * options_.ranks : options_.divides;
+  const int most = std::min(limit, options_.divides == 0 ? 2 * options_.ranks : options_.divides);
   int above = options_.ranks + 1;
   while (above <= most && !divides_over(above))
     ++above;
@@ -189,7 +193,9 @@ void PartitionPlanner::reject(const std::vector<NodeId>& origins) {
 // Fewer heads than ranks: several ranks have the same, where their number allows it.
 void PartitionPlanner::share(TensorId tensor, std::int64_t extent) {
   most_heads_ = std::max(most_heads_, extent);
-  const bool possible = extent < options_.ranks && options_.ranks % extent == 0;
+  // Not of the queries, which are all different.
+  const bool possible =
+      extent < most_heads_ && extent < options_.ranks && options_.ranks % extent == 0;
   if (!possible) {
     const std::string_view heads = extent < most_heads_ ? "key-value heads" : "heads";
     const bool exchanged = extent % options_.ranks == 0;  // by Ulysses
@@ -305,7 +311,7 @@ void PartitionPlanner::visit_columns(NodeId id) {
   const int parts = options_.ranks / sharing_[id];
   Cut cut{.axis = out.rank() - 1,
           .whole = features,
-          .part = features / parts,
+          .part = part_or_one(features, parts),
           .sharing = sharing_[id],
           .classes = id == sites_.logits};
   if (cut.classes) {

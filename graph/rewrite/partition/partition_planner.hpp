@@ -2,6 +2,7 @@
 // next.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <set>
 #include <span>
@@ -13,6 +14,12 @@
 #include "graph/rewrite/partition/partition_sites.hpp"
 
 namespace tidemark {
+
+// Returns the extent that one of `parts` has. Where they are more than the extent, which is an
+// error that may turn out not to matter, it is 1, so that the rules can go on.
+[[nodiscard]] inline std::int64_t part_or_one(std::int64_t extent, std::int64_t parts) {
+  return std::max<std::int64_t>(extent / parts, 1);
+}
 
 class PartitionPlanner {
  public:

@@ -29,7 +29,9 @@ bool PartitionPlanner::visit_stacked_weight(NodeId id) {
          fmt::format(" ({})", graph_.describe(product)));
   }
   Cut cut =
-      takes_cut ? *rows : Cut{.axis = kOut, .whole = features, .part = features / options_.ranks};
+      takes_cut
+          ? *rows
+          : Cut{.axis = kOut, .whole = features, .part = part_or_one(features, options_.ranks)};
   Passage passage = whole_passage(node);
   cut.axis = takes_cut ? kIn : kOut;
   passage.wanted[0] = cut;

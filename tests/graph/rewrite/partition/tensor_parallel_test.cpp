@@ -255,6 +255,27 @@ TEST_SUITE("unit") {
     says(problem_of(gpt({1, 96, 6, 512, 33, 1}), tensor(2, true)),
          "a sequence of 33 does not divide over 2 ranks, which sequence: true asks for; write a "
          "sequence of 32 or 34, sequence: false, or a size of 1 or 3");
+    // More ranks than heads, features or positions, and sizes to suggest that exceed them, too.
+    c = {.layers = 2,
+         .width = 64,
+         .heads = 8,
+         .kv_heads = 2,
+         .ffn = 96,
+         .vocab = 512,
+         .positions = 256};
+    for (const bool sequence : {false, true}) {
+      PartitionOptions many = tensor(64, sequence);
+      many.divides = 1 << 14;
+      says(problem_of(llama(c), many), "8 heads do not divide over 64 ranks; write a size of 8");
+      CHECK(problem_of(llama(c), many).ends_with("a size of 8"));
+      many.ranks = 16;
+      says(problem_of(llama(c), many), "8 heads do not divide over 16 ranks; write a size of 8");
+      many.ranks = 128;
+      says(problem_of(llama(c), many), "64 features of a layer do not divide over 128 ranks");
+      CHECK(problem_of(llama(c), many).ends_with("a size of 8"));
+      many.ranks = 8;
+      CHECK_NOTHROW(static_cast<void>(partition_graph(llama(c), many)));
+    }
     ModelBuilder b("lonely", DType::kFloat32);
     b.mse_loss(b.linear("l", b.input("x", {2, 4}, DType::kFloat32), 8));
     CHECK(problem_of(b.finish(), tensor(2)).find("nothing in lonely can be divided") !=
