@@ -42,7 +42,7 @@ const PolicyEntry& context_parallel_entry() {
       .source = "TransformerEngine; Liu et al. 2023; Jacobs et al. 2023",
       .decode = [](const Decoder& d, const RewriteContext& context) -> AnyPolicy {
         PartitionOptions options{.group = MeshDimension::kContext,
-                                 .ranks = d.required<int>("size", at_least(1)),
+                                 .ranks = d.required<int>("size", between(1, kMostRanks)),
                                  .path = "policies.context_parallel.size"};
         options.kind = context_parallel_detail::kind_of(
             d.optional_word("kind", context_parallel_detail::kKinds, "ring"));
@@ -50,8 +50,10 @@ const PolicyEntry& context_parallel_entry() {
         d.finish();
         return std::make_unique<context_parallel_detail::ContextParallel>(std::move(options));
       },
-      .mesh = [](const Decoder& d,
-                 MeshRequest& request) { request.context = d.required<int>("size", at_least(1)); }};
+      .mesh =
+          [](const Decoder& d, MeshRequest& request) {
+            request.context = d.required<int>("size", between(1, kMostRanks));
+          }};
   return kEntry;
 }
 

@@ -33,7 +33,7 @@ const PolicyEntry& tensor_parallel_entry() {
       .source = "Megatron-LM; Shoeybi et al. 2019; Korthikanti et al. 2022",
       .decode = [](const Decoder& d, const RewriteContext& context) -> AnyPolicy {
         PartitionOptions options{.group = MeshDimension::kTensor,
-                                 .ranks = d.required<int>("size", at_least(1)),
+                                 .ranks = d.required<int>("size", between(1, kMostRanks)),
                                  .path = "policies.tensor_parallel.size"};
         options.sequence = d.optional<bool>("sequence", false);
         options.pad_vocabulary = d.optional<bool>("pad_vocabulary", true);
@@ -41,8 +41,10 @@ const PolicyEntry& tensor_parallel_entry() {
         d.finish();
         return std::make_unique<tensor_parallel_detail::TensorParallel>(std::move(options));
       },
-      .mesh = [](const Decoder& d,
-                 MeshRequest& request) { request.tensor = d.required<int>("size", at_least(1)); }};
+      .mesh =
+          [](const Decoder& d, MeshRequest& request) {
+            request.tensor = d.required<int>("size", between(1, kMostRanks));
+          }};
   return kEntry;
 }
 

@@ -1,6 +1,7 @@
 // Decodes `policies`: names, or mappings of one name to its parameters.
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <variant>
@@ -131,14 +132,14 @@ void check_budget(const Listed& listed, const Scenario& scenario) {
                   problem);
 }
 
-int ranks_of(const MeshRequest& request) {
-  return request.tensor * request.context * request.pipeline;
+std::int64_t ranks_of(const MeshRequest& request) {
+  return std::int64_t{request.tensor} * request.context * request.pipeline;
 }
 
 // Throws unless the GPUs can be divided as the policies ask. What the model lets them be divided
 // into is not known yet (scenarios/studies/accepted_sizes.hpp).
 void check_count(const Decoder& hardware, int count, const MeshRequest& request) {
-  const int ranks = ranks_of(request);
+  const std::int64_t ranks = ranks_of(request);
   if (count % ranks == 0) return;
   hardware.fail_at(
       "count", fmt::format("{} GPU{} cannot be divided into tensor {} x pipeline {} x context {} = "
@@ -185,7 +186,7 @@ Mesh decode_mesh(const Decoder& scenario, const Environment& environment,
   const Decoder hardware(is_mapping ? *given : alone, "hardware");
   const int count = hardware.optional<int>("count", 1, between(1, kMaxCount));
   decode_policies_detail::check_count(hardware, count, request);
-  const int data = count / decode_policies_detail::ranks_of(request);
+  const auto data = static_cast<int>(count / decode_policies_detail::ranks_of(request));
   const int replicas = data * request.context;
   const int shard = request.shards ? request.shard.value_or(replicas) : 1;
   decode_policies_detail::check_within(hardware, "shard", shard, "replicas", replicas);
