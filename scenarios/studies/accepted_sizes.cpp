@@ -1,16 +1,17 @@
 #include "scenarios/studies/accepted_sizes.hpp"
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "graph/core/decoder.hpp"
 #include "graph/core/errors.hpp"
+#include "scenarios/read/decode_parts.hpp"
 #include "scenarios/read/short_form.hpp"
 #include "sim/step/build_training.hpp"
 
@@ -18,7 +19,7 @@ namespace tidemark {
 namespace accepted_sizes_detail {
 namespace {
 
-constexpr int kMostTrials = 8;  // models are built for one error
+constexpr int kMostTrials = 8;  // models are built for the smaller or the larger numbers of a key
 constexpr std::array<std::string_view, 3> kDimensions{"tensor_parallel", "context_parallel",
                                                       "pipeline"};
 
@@ -28,98 +29,94 @@ struct Given {
   int size = 1;
 };
 
-std::vector<Given> given_sizes(const Value& document) {
+// What a document asks of its GPUs.
+struct Asked {
+  int count = 1;
   std::vector<Given> sizes;
+  std::int64_t product = 1;  // of the sizes
+};
+
+int count_of(const Value& document) {
+  const Value* hardware = document.find("hardware");
+  if (hardware == nullptr || !hardware->is_mapping()) return 1;
+  return Decoder(*hardware, "hardware").optional<int>("count", 1, between(1, kMaxCount));
+}
+
+// Throws UserError where a number is none, or out of its range.
+Asked asked_of(const Value& document) {
+  Asked asked{.count = count_of(document)};
   const Value* policies = document.find("policies");
-  if (policies == nullptr || !policies->is_sequence()) return sizes;
+  if (policies == nullptr || !policies->is_sequence()) return asked;
   for (const Value& item : policies->items) {
     if (!item.is_mapping() || item.entries.size() != 1) continue;
     const Value::Entry& entry = item.entries.front();
     for (const std::string_view dimension : kDimensions) {
-      const Value* size = entry.key == dimension ? entry.value.find("size") : nullptr;
-      if (size != nullptr)
-        sizes.push_back({fmt::format("policies.{}.size", dimension), Decoder(*size).as<int>()});
+      if (entry.key != dimension || !entry.value.is_mapping()) continue;
+      const std::string policy = fmt::format("policies.{}", dimension);
+      const int size = Decoder(entry.value, policy).optional<int>("size", 1, between(1, kMaxCount));
+      asked.sizes.push_back({policy + ".size", size});
     }
   }
-  return sizes;
+  for (const Given& dimension : asked.sizes) {
+    asked.product *= dimension.size;
+    if (asked.product > kMaxCount) break;  // no count is so large; one more size might overflow
+  }
+  return asked;
 }
 
-class Trials {
- public:
-  Trials(const Value& document, const Environment& environment)
-      : document_(document), environment_(environment) {}
-
-  [[nodiscard]] bool accepted(const std::string& key, int number) {
-    if (++made_ > kMostTrials) return false;
-    Value changed = document_;
+// Returns the first numbers that are accepted for a key: none or one.
+std::vector<int> first_accepted(const std::string& key, const std::vector<int>& numbers,
+                                const Value& document, const Environment& environment) {
+  for (std::size_t i = 0; i < numbers.size() && i < kMostTrials; ++i) {
+    Value changed = document;
     try {
-      apply_override(changed, {key, text_value(fmt::to_string(number), document_.location)});
-      static_cast<void>(build_training(decode_scenario(changed, environment_)));
+      apply_override(changed, {key, text_value(fmt::to_string(numbers[i]), document.location)});
+      static_cast<void>(build_training(decode_scenario(changed, environment)));
     } catch (const UserError&) {
-      return false;
+      continue;
     }
-    return true;
+    return {numbers[i]};
   }
-
- private:
-  const Value& document_;
-  const Environment& environment_;
-  int made_ = 0;
-};
-
-// Returns "KEY: 2 or 4": the first of the smaller and of the larger numbers that are accepted.
-std::string nearest_accepted(const std::string& key, const std::vector<int>& smaller,
-                             const std::vector<int>& larger, Trials& trials) {
-  std::string found;
-  for (const std::vector<int>& numbers : {smaller, larger}) {
-    for (const int number : numbers) {
-      if (!trials.accepted(key, number)) continue;
-      found += found.empty() ? fmt::format("{}: {}", key, number) : fmt::format(" or {}", number);
-      break;
-    }
-  }
-  return found;
-}
-
-int count_of(const Value& document) {
-  const Value* hardware = document.find("hardware");
-  const Value* count = hardware == nullptr ? nullptr : hardware->find("count");
-  return count == nullptr ? 1 : Decoder(*count).as<int>();
+  return {};
 }
 
 // Returns the error with what is accepted, or itself if it is another one, or nothing is.
 UserError with_accepted_sizes(const UserError& error, const Value& document,
                               const Environment& environment) {
   if (error.path() != "hardware.count") return error;
-  const std::vector<Given> given = given_sizes(document);
-  std::int64_t product = 1;
-  for (const auto& dimension : given)
-    product *= dimension.size;
-  const int count = count_of(document);
-  if (given.empty() || product < 1 || count % product == 0) return error;
-  Trials trials(document, environment);
+  Asked asked;
+  try {
+    asked = asked_of(document);
+  } catch (const UserError&) {
+    return error;  // which says what is wrong with the count
+  }
+  const auto& [count, given, product] = asked;
+  if (given.empty() || product > kMaxCount || count % product == 0) return error;
   std::vector<std::string> found;
   const auto add = [&](const std::string& key, const std::vector<int>& smaller,
                        const std::vector<int>& larger) {
-    std::string numbers = nearest_accepted(key, smaller, larger, trials);
-    if (!numbers.empty()) found.push_back(std::move(numbers));
+    std::vector<int> accepted = first_accepted(key, smaller, document, environment);
+    for (const int number : first_accepted(key, larger, document, environment))
+      accepted.push_back(number);
+    if (!accepted.empty()) found.push_back(fmt::format("{}: {}", key, fmt::join(accepted, " or ")));
   };
-  for (const auto& dimension : given) {
-    const std::int64_t others = product / dimension.size;
+  for (const Given& dimension : given) {
     if (dimension.size == 1) continue;
+    const std::int64_t others = product / dimension.size;
     std::vector<int> smaller;
     std::vector<int> larger;
     for (int size = dimension.size - 1; size >= 1; --size) {
       if (count % (others * size) == 0) smaller.push_back(size);
     }
-    for (int size = dimension.size + 1; size <= count; ++size) {
+    for (int size = dimension.size + 1; size <= count / others; ++size) {
       if (count % (others * size) == 0) larger.push_back(size);
     }
     add(dimension.key, smaller, larger);
   }
   const auto below = static_cast<int>(count / product * product);
+  const auto above = static_cast<int>(below + product);
   add("hardware.count", below > 0 ? std::vector<int>{below} : std::vector<int>{},
-      {static_cast<int>(below + product)});
+      above <= kMaxCount ? std::vector<int>{above} : std::vector<int>{});
   if (found.empty()) return error;
   return {error.location(), error.path(),
           fmt::format("{}; write {}", error.problem(), fmt::join(found, ", or "))};

@@ -7,9 +7,9 @@
 
 namespace tidemark {
 
-// Decodes a scenario that stands alone, as no point of a sweep does. Where its GPUs cannot be
-// divided, the error has the sizes and counts next to the document's that its model can be built
-// with, each tried.
+// Decodes a scenario that is no point of a sweep. Where its GPUs cannot be divided as its policies
+// ask, the error names the nearest other sizes and counts with which the model can be built: each
+// has been tried.
 [[nodiscard]] Scenario decode_alone(const Value& document, const Environment& environment);
 
 }  // namespace tidemark

@@ -1,18 +1,21 @@
 // What an error suggests where GPUs cannot be divided is accepted when it is written.
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "scenarios/read/decode_parts.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 
 namespace tidemark::accepted_sizes_test {
 namespace {
 
-std::string refusal(int count, const std::string& policies,
+template <typename Count>
+std::string refusal(const Count& count, const std::string& policies,
                     const std::string& model = "preset: gpt2, layers: 12, width: 48, vocab: 64") {
   const std::string text = fmt::format(
       "{{model: {{{}}}, hardware: {{gpu: h100-sxm-80gb, count: {}}}, training: {{sequence: 32}}, "
@@ -61,6 +64,27 @@ TEST_SUITE("unit") {
                        "preset: llama, layers: 1, width: 32, heads: 2, ffn: 32, vocab: 64, "
                        "experts: 12"),
                "write a size of 4"));
+  }
+  TEST_CASE("sizes are suggested for any count that is one") {
+    // Sizes far above the extents of the model are tried, and refused.
+    CHECK(ends(refusal(9999, "tensor_parallel: {size: 4}"),
+               "; write policies.tensor_parallel.size: 3, or hardware.count: 9996 or 10000"));
+    CHECK(ends(refusal(kMaxCount - 1, "tensor_parallel: {size: 4}"),
+               "; write policies.tensor_parallel.size: 3, or hardware.count: 1048572 or 1048576"));
+    // Seven larger divisors of 1001 leave trials for its neighbours.
+    CHECK(ends(refusal(1001, "tensor_parallel: {size: 4}",
+                       "preset: gpt2, layers: 1, width: 48, vocab: 64"),
+               "; write policies.tensor_parallel.size: 1, or hardware.count: 1000 or 1004"));
+    for (const int count : {1000, 1004})
+      CHECK(refusal(count, "tensor_parallel: {size: 4}").empty());
+    // One that is none, or too large, is refused as without policies.
+    for (const std::string_view count : {"abc", "99999999999", "2147483647", "2147483646", "0"}) {
+      const std::string expected = refusal(count, "");
+      CHECK(expected.find("hardware.count: ") != std::string::npos);
+      CHECK(refusal(count, "tensor_parallel: {size: 4}") == expected);
+    }
+    CHECK(refusal(64, "tensor_parallel: {size: 65536}, context_parallel: {size: 65536}")
+              .find("= 4294967296 ranks") != std::string::npos);
   }
 }
 
