@@ -62,12 +62,18 @@ StorageId ShardedStep::add_buffer(const std::string& name, DType type, Elements 
 ShardedStep::Unit ShardedStep::lay_out(const ShardUnit& unit) {
   Unit made{.name = unit.name, .spans_model = unit.spans_model, .parameters = unit.parameters};
   made.ranks = state_ranks(mesh_, unit.of_experts);
-  made.compute = graph_.parameters[unit.parameters.front()].dtype;
-  const auto first =
-      std::find_if(unit.parameters.begin(), unit.parameters.end(),
-                   [&](ParameterId id) { return graph_.parameters[id].gradient.valid(); });
-  made.kept_as = kept_type(
-      graph_.parameters[first == unit.parameters.end() ? unit.parameters.front() : *first]);
+  const auto first_that = [&](auto matches) -> const Parameter* {
+    const auto found =
+        std::find_if(unit.parameters.begin(), unit.parameters.end(),
+                     [&](ParameterId id) { return matches(graph_.parameters[id]); });
+    return found == unit.parameters.end() ? nullptr : &graph_.parameters[*found];
+  };
+  const Parameter* trained = first_that([](const Parameter& p) { return p.gradient.valid(); });
+  // A flat parameter of codes alone has the type in which the model is built.
+  const Parameter* first = first_that([&](const Parameter& p) { return !flat() || !is_codes(p); });
+  made.compute = first == nullptr ? built_as_ : first->dtype;
+  const Parameter* kept = trained == nullptr ? first : trained;
+  made.kept_as = kept == nullptr ? built_as_ : kept_type(*kept);
   // Version 1 never frees the root behind forward: backward begins with it
   // (_post_forward_reshard in torch/distributed/fsdp/_runtime_utils.py).
   const bool frees = options_.reshard_after_forward.value_or(!unit.is_root);
@@ -89,12 +95,26 @@ ShardedStep::Unit ShardedStep::lay_out(const ShardUnit& unit) {
 // the type that they are gathered in, which adapters may have for themselves.
 DType ShardedStep::kept_type(const Parameter& parameter) const {
   const bool converts = options_.param_dtype.has_value() || options_.zero != nullptr;
-  const bool is_codes = graph_.storages[parameter.storage].role == Role::kQuantisedParameter;
-  return converts && !is_codes ? built_as_ : parameter.dtype;
+  return converts && !is_codes(parameter) ? built_as_ : parameter.dtype;
+}
+
+bool ShardedStep::is_codes(const Parameter& parameter) const {
+  return graph_.storages[parameter.storage].role == Role::kQuantisedParameter;
+}
+
+// Returns the elements that a parameter has in a flat parameter. Codes of quantised weights are
+// packed into elements of its type (bnb_4bit_quant_storage in transformers), two of 4 bits a byte.
+std::int64_t ShardedStep::flat_elements(const Unit& unit, ParameterId id) const {
+  const Parameter& parameter = graph_.parameters[id];
+  if (std::find(unit.codes.begin(), unit.codes.end(), id) == unit.codes.end())
+    return parameter.elements.count;
+  const std::int64_t packed = bytes_of(parameter.dtype, parameter.elements).count;
+  const std::int64_t element = bytes_of(unit.kept_as, Elements(1)).count;
+  return (packed + element - 1) / element;
 }
 
 // Throws UserError where PyTorch cannot put the parameters of a unit into one flat parameter, for
-// their types. Codes of quantised weights are stored in the type of the others.
+// their types. Codes of quantised weights are packed into the type of the others.
 void ShardedStep::check_types(const Unit& unit) const {
   const Parameter* first = nullptr;
   for (const ParameterId id : unit.parameters) {
@@ -132,12 +152,14 @@ std::int64_t ShardedStep::alignment_of(const Unit& unit) const {
 void ShardedStep::lay_out_flat(const ShardUnit& unit, Unit& made) {
   check_types(made);
   const std::int64_t align = alignment_of(made);
+  std::copy_if(unit.parameters.begin(), unit.parameters.end(), std::back_inserter(made.codes),
+               [&](ParameterId id) { return is_codes(graph_.parameters[id]); });
   std::int64_t total = 0;
   std::int64_t held = 0;
   for (const ParameterId id : unit.parameters) {
     total = (total + align - 1) / align * align;
-    total += graph_.parameters[id].elements.count;
-    held += graph_.parameters[id].elements.count;
+    total += flat_elements(made, id);
+    held += flat_elements(made, id);
     const StorageId full = graph_.parameters[id].storage;
     gather_into(graph_.storages[full], graph_.parameters[id].elements);
     made.full.push_back(full);
@@ -249,7 +271,7 @@ Elements ShardedStep::updated_elements(const Unit& unit) const {
   for (const ParameterId id : unit.parameters) {
     const Parameter& parameter = graph_.parameters[id];
     at = (at + align - 1) / align * align;
-    const std::int64_t end = at + parameter.elements.count;
+    const std::int64_t end = at + flat_elements(unit, id);
     all = all && parameter.trained;
     while (parameter.trained && at < end) {
       const std::int64_t rank = at / unit.stored.count;

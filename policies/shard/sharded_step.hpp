@@ -61,6 +61,7 @@ class ShardedStep {
     bool kept = false;                // stays gathered after forward
     bool spans_model = false;         // its module is the model
     std::vector<ParameterId> parameters;
+    std::vector<ParameterId> codes;  // those that are packed into elements of a flat parameter
     std::vector<StorageId> shards;  // one per parameter, or the flat one
     std::vector<StorageId> full;    // the gathered parameters; padding of a flat one comes last
     // This rank's shards of each of `full` among fewer ranks, for which the next gather needs no
@@ -98,6 +99,8 @@ class ShardedStep {
   void keep_near_turn();
   void place_shards();
   [[nodiscard]] DType kept_type(const Parameter& parameter) const;
+  [[nodiscard]] bool is_codes(const Parameter& parameter) const;
+  [[nodiscard]] std::int64_t flat_elements(const Unit& unit, ParameterId id) const;
   void check_types(const Unit& unit) const;
   [[nodiscard]] std::int64_t alignment_of(const Unit& unit) const;
   [[nodiscard]] Elements updated_elements(const Unit& unit) const;

@@ -1,6 +1,7 @@
 // Trained parameters among frozen ones under FSDP: their order, their units and their types.
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -45,6 +46,25 @@ std::string refusal(const std::string& policies, const std::string& training) {
   return "";
 }
 
+// Whether a parameter is freed behind all that backward computes, with marks and reductions alone
+// behind it.
+bool leaves_at_end(const TrainingGraph& graph, const std::string& name) {
+  const auto parameter = std::find_if(graph.parameters.begin(), graph.parameters.end(),
+                                      [&](const Parameter& p) { return p.name == name; });
+  REQUIRE(parameter != graph.parameters.end());
+  const std::vector<OperatorId>& backward = graph.part(PartKind::kBackward);
+  const auto touches_it = [&](OperatorId id) {
+    const auto touches = graph.touches_of(id);
+    return std::any_of(touches.begin(), touches.end(),
+                       [&](const Touch& touch) { return touch.storage == parameter->storage; });
+  };
+  const auto last = std::find_if(backward.rbegin(), backward.rend(), touches_it);
+  REQUIRE(last != backward.rend());
+  CHECK(graph.operators[*last].part == OperatorPart::kRelease);
+  return std::all_of(backward.rbegin(), last,
+                     [&](OperatorId id) { return !graph.operators[id].node.valid(); });
+}
+
 std::int64_t gathers(const PointResult& point) {
   std::int64_t count = 0;
   for (const Communication& used : point.communication)
@@ -84,20 +104,37 @@ TEST_SUITE("unit") {
     for (const char* version : {"version: 1", "version: 2"}) {
       CAPTURE(version);
       const TrainingGraph graph = graph_of(fmt::format("{}, fsdp: {{{}}}", kLora, version));
-      const auto head = std::find_if(graph.parameters.begin(), graph.parameters.end(),
-                                     [](const Parameter& p) { return p.name == "lm_head.weight"; });
-      const std::vector<OperatorId>& backward = graph.part(PartKind::kBackward);
-      const auto touches_head = [&](OperatorId id) {
-        const auto touches = graph.touches_of(id);
-        return std::any_of(touches.begin(), touches.end(),
-                           [&](const Touch& touch) { return touch.storage == head->storage; });
-      };
-      const auto last = std::find_if(backward.rbegin(), backward.rend(), touches_head);
-      REQUIRE(last != backward.rend());
-      CHECK(graph.operators[*last].part == OperatorPart::kRelease);
-      // Behind it come marks and reductions alone.
-      CHECK(std::all_of(backward.rbegin(), last,
-                        [&](OperatorId id) { return !graph.operators[id].node.valid(); }));
+      CHECK(leaves_at_end(graph, "lm_head.weight"));
+    }
+  }
+
+  TEST_CASE("a flat parameter has two codes of NF4 in a byte") {
+    // 4 projections of 64 x 64 and 3 of 64 x 128 in each of 3 layers, with a scale per 64
+    // and a table of 16 values for each weight.
+    const std::int64_t codes = 3 * (4 * 64 * 64 + 3 * 64 * 128);
+    const std::int64_t scales = 4 * (codes / 64 + 3 * 7 * 16);
+    for (const auto& [type, bytes] : {std::pair{"bf16", 2}, std::pair{"fp32", 4}}) {
+      const std::string lora = fmt::format(
+          "lora: {{rank: 8, base: nf4, dtype: {}, targets: [q_proj, v_proj, down_proj]}}", type);
+      const std::string precision = fmt::format("precision: {}", type);
+      // Units of blocks, and of a layer whose weights are codes alone.
+      for (const char* units : {"trained_units: each", "trained_units: one",
+                                "trained_units: each, units: [layers.1.mlp, blocks]"}) {
+        CAPTURE(type);
+        CAPTURE(units);
+        const PointResult point =
+            llama(2, fmt::format("{}, fsdp: {{version: 1, {}}}", lora, units), precision);
+        const std::int64_t others = point.parameter_count.count - codes;
+        CHECK(point.parameters.count == (bytes * others + codes / 2) / 2 + scales);
+        const PointResult rows =
+            llama(2, fmt::format("{}, fsdp: {{version: 2, {}}}", lora, units), precision);
+        CHECK(point.parameters == rows.parameters);
+      }
+      // Among codes the adapters lie where packed codes leave them: no rank has all of them.
+      const PointResult mixed = llama(2, fmt::format("{}, fsdp: {{version: 1}}", lora), precision);
+      const std::int64_t states = 2 * bytes * mixed.trainable_parameter_count.count;
+      CHECK(mixed.optimizer_state.count >= states / 2);
+      CHECK(mixed.optimizer_state.count < states);
     }
   }
 
