@@ -253,10 +253,12 @@ std::vector<TensorId> AdaptedNodes::inputs_of(GraphCopy& copy, NodeId id) {
       if (parameter.tensor != in || source.nodes[id].layer != parameter.layer) continue;
       const auto [known, added] = saved_copies_.try_emplace(in);
       if (added) {
-        // The copy of a module is registered behind all of the original.
-        known->second =
-            copy.add_adapter(parameter.name + ".modules_to_save.default", parameter.shape,
-                             parameter.dtype, parameter.layer, last_of(source, parameter.layer));
+        // The copy of a module is registered behind all of the original, as a module of its own.
+        const std::size_t word = parameter.name.rfind('.') + 1;
+        known->second = copy.add_adapter(
+            fmt::format("{}modules_to_save.default.{}", parameter.name.substr(0, word),
+                        parameter.name.substr(word)),
+            parameter.shape, parameter.dtype, parameter.layer, last_of(source, parameter.layer));
       }
       inputs[i] = known->second;
     }

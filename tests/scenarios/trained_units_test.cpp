@@ -138,6 +138,31 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("a copy of modules_to_save is a module, and a unit with trained_units: each") {
+    for (const char* module : {"embed_tokens", "norm", "lm_head"}) {
+      for (const char* version : {"version: 1", "version: 2"}) {
+        CAPTURE(module);
+        CAPTURE(version);
+        const PointResult point =
+            llama(4, fmt::format("lora: {{rank: 8, targets: [q_proj], modules_to_save: [{}]}}, "
+                                 "fsdp: {{{}, trained_units: each}}",
+                                 module, version));
+        CHECK(point.gradients.count == 4 * point.trainable_parameter_count.count / 4);
+        CHECK(point.optimizer_state.count == 2 * point.gradients.count);
+      }
+    }
+    // A layer norm's copy has a weight and a bias, which are gathered once in forward and once in
+    // backward.
+    const auto gathered = [](const std::string& saved) {
+      return gathers(test::simulate_fitting(
+          "{model: {preset: gpt, layers: 2, width: 64, heads: 4, vocab: 256}, "
+          "hardware: {gpu: h100-sxm-80gb, count: 2}, training: {sequence: 64, micro_batch: 2, "
+          "optimizer: adamw}, policies: [lora: {rank: 8, targets: [c_proj]" +
+          saved + "}, fsdp: {version: 1, trained_units: each}]}"));
+    };
+    CHECK(gathered(", modules_to_save: [ln_f]") == gathered("") + 2);
+  }
+
   TEST_CASE("one flat parameter has one type, whatever the units") {
     const std::string bf16 = "precision: bf16";
     CHECK(refusal(fmt::format("{}, fsdp: {{version: 1}}", kLora), bf16)
