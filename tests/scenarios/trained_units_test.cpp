@@ -108,6 +108,17 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("a root with trained parameters leaves at the end of backward in version 2 alone") {
+    // Version 1 waits for the gradient of the flat parameter, which the head's copy ends here.
+    for (const auto& [version, at_end] : {std::pair{1, false}, std::pair{2, true}}) {
+      CAPTURE(version);
+      const TrainingGraph graph = graph_of(fmt::format(
+          "lora: {{targets: [q_proj], modules_to_save: [lm_head]}}, fsdp: {{version: {}}}",
+          version));
+      CHECK(leaves_at_end(graph, "lm_head.modules_to_save.default.weight") == at_end);
+    }
+  }
+
   TEST_CASE("a flat parameter has two codes of NF4 in a byte") {
     // 4 projections of 64 x 64 and 3 of 64 x 128 in each of 3 layers, with a scale per 64
     // and a table of 16 values for each weight.
