@@ -63,9 +63,8 @@ ShardedStep::Unit ShardedStep::lay_out(const ShardUnit& unit) {
   Unit made{.name = unit.name, .spans_model = unit.spans_model, .parameters = unit.parameters};
   made.ranks = state_ranks(mesh_, unit.of_experts);
   const auto first_that = [&](auto matches) -> const Parameter* {
-    const auto found =
-        std::find_if(unit.parameters.begin(), unit.parameters.end(),
-                     [&](ParameterId id) { return matches(graph_.parameters[id]); });
+    const auto found = std::find_if(unit.parameters.begin(), unit.parameters.end(),
+                                    [&](ParameterId id) { return matches(graph_.parameters[id]); });
     return found == unit.parameters.end() ? nullptr : &graph_.parameters[*found];
   };
   const Parameter* trained = first_that([](const Parameter& p) { return p.gradient.valid(); });
@@ -195,6 +194,7 @@ void ShardedStep::lay_out_each(const ShardUnit& unit, Unit& made) {
     const RowShard rows = shard_of(made, parameter);
     const StorageId full = parameter.storage;
     const Role role = graph_.storages[full].role;
+    const DType kept_as = kept_type(parameter);  // gather_into changes the role that it looks at
     gather_into(graph_.storages[full], Elements(rows.stored.count * made.ranks.shard));
     if (equal_parts && parameter.elements <= options_.zero->persistent_below) {
       graph_.storages[full].initial = graph_.storages[full].persistent = true;
@@ -204,8 +204,7 @@ void ShardedStep::lay_out_each(const ShardUnit& unit, Unit& made) {
       made.gathered_elements += rows.stored;
     }
     made.stored += rows.stored;
-    made.shards.push_back(
-        add_kept(graph_, parameter.name + ".shard", kept_type(parameter), rows.stored, role));
+    made.shards.push_back(add_kept(graph_, parameter.name + ".shard", kept_as, rows.stored, role));
     if (!parameter.gradient.valid()) continue;
     made.made.push_back(parameter.gradient);
     made.reduced += rows.stored;

@@ -62,8 +62,8 @@ class ShardedStep {
     bool spans_model = false;         // its module is the model
     std::vector<ParameterId> parameters;
     std::vector<ParameterId> codes;  // those that are packed into elements of a flat parameter
-    std::vector<StorageId> shards;  // one per parameter, or the flat one
-    std::vector<StorageId> full;    // the gathered parameters; padding of a flat one comes last
+    std::vector<StorageId> shards;   // one per parameter, or the flat one
+    std::vector<StorageId> full;     // the gathered parameters; padding of a flat one comes last
     // This rank's shards of each of `full` among fewer ranks, for which the next gather needs no
     // others. Empty where all gathers are alike.
     std::vector<StorageId> secondary;

@@ -140,6 +140,11 @@ TEST_SUITE("unit") {
         const PointResult rows =
             llama(2, fmt::format("{}, fsdp: {{version: 2, {}}}", lora, units), precision);
         CHECK(point.parameters == rows.parameters);
+        // A type of compute converts what is kept of the rest, and no codes.
+        const PointResult computes =
+            llama(2, fmt::format("{}, fsdp: {{version: 2, param_dtype: bf16, {}}}", lora, units),
+                  precision);
+        CHECK(computes.parameters == rows.parameters);
       }
       // Among codes the adapters lie where packed codes leave them: no rank has all of them.
       const PointResult mixed = llama(2, fmt::format("{}, fsdp: {{version: 1}}", lora), precision);
