@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -11,8 +12,7 @@ namespace tidemark {
 namespace axolotl_models_detail {
 namespace {
 
-// Types of models, and beginnings of presets' names, whose norms are "ln_1" or "ln_f", or whose
-// embeddings are "wte".
+// Types of models, and beginnings of presets' names, whose embeddings are "wte".
 constexpr auto kOtherNames =
     std::to_array<std::string_view>({"gpt2", "gpt_bigcode", "gptj", "gpt_neo", "codegen", "mpt"});
 
@@ -20,8 +20,18 @@ bool has_other_names(std::string_view type) {
   return std::find(kOtherNames.begin(), kOtherNames.end(), type) != kOtherNames.end();
 }
 
+// Names of presets have hyphens where types have underscores or nothing: "gpt-j-6b" is "gptj".
 bool preset_has_other_names(std::string_view name) {
-  return has_other_names(name.substr(0, name.find('-'))) || name == "gpt";
+  const auto begins_with = [&](std::string_view type) {
+    std::size_t at = 0;
+    for (const char letter : type) {
+      if (letter == '_') continue;
+      if (at > 0 && at < name.size() && name[at] == '-') ++at;
+      if (at == name.size() || name[at++] != letter) return false;
+    }
+    return at == name.size() || name[at] == '-';
+  };
+  return name == "gpt" || std::any_of(kOtherNames.begin(), kOtherNames.end(), begins_with);
 }
 
 bool config_has_other_names(const std::string& path) {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "scenarios/import/import_settings.hpp"
+#include "scenarios/read/axolotl_models.hpp"
 #include "scenarios/results/document_json.hpp"
 #include "tests/scenarios/scenario_files.hpp"
 
@@ -35,7 +36,16 @@ TEST_SUITE("unit") {
     // axolotl casts norms and embeddings of a quantised model back that it finds by their names.
     const std::string quantised = axolotl + "qlora\nload_in_4bit: true\n";
     CHECK(policies(of(quantised)) == R"([{"lora": {"base": "nf4_dq", "compute_dtype": "bf16"}}])");
-    CHECK(policies(of(quantised, "gpt2")).find("prepare") != std::string::npos);
+    for (const char* model : {"gpt", "gpt2", "gpt2-xl", "mpt-7b"}) {
+      CAPTURE(model);
+      CHECK(policies(of(quantised, model)).find("prepare") != std::string::npos);
+    }
+    // It knows the embeddings of Falcon, word_embeddings, and of GPT-NeoX, embed_in, by their
+    // types.
+    for (const char* model : {"falcon-7b", "gpt-neox-20b", "pythia-410m", "phi-2", "gemma-2b"}) {
+      CAPTURE(model);
+      CHECK(policies(of(quantised, model)).find("prepare") == std::string::npos);
+    }
     CHECK(policies(of(quantised + "bnb_config_kwargs: {bnb_4bit_compute_dtype: float32}\n"))
               .find(R"("compute_dtype": "fp32")") != std::string::npos);
     // A model in bf16 without bf16: true has no autocast, and DeepSpeed has none.
@@ -51,6 +61,17 @@ TEST_SUITE("unit") {
     CHECK(wide.find(R"("base": "nf4", "prepare": true, "compute_dtype": "bf16", )") !=
           std::string::npos);
     CHECK(wide.find(R"("dtype": "bf16"}}])") != std::string::npos);
+  }
+
+  TEST_CASE("a preset is of the type of model that its name begins with, hyphens left out") {
+    const auto narrows = [](const std::string& name) {
+      return axolotl_narrows_rest(ModelReference{.kind = ModelKind::kPreset, .name = name});
+    };
+    for (const char* name :
+         {"gpt-j-6b", "gpt-neo-125m", "gpt-bigcode", "gpt2-medium", "codegen-2b"})
+      CHECK_FALSE(narrows(name));
+    for (const char* name : {"gpt-neox-20b", "gptx", "gpt2x", "mp"})
+      CHECK(narrows(name));
   }
 
   TEST_CASE("what shards among a number of GPUs that no file says names how to say it") {
