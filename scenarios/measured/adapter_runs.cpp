@@ -1,4 +1,5 @@
 // Published fine-tuning on one GPU, full or by adapters, each said as its library ran it.
+#include <algorithm>
 #include <array>
 #include <string>
 #include <utility>
