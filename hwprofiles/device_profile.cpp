@@ -163,12 +163,9 @@ void decode_efficiency(const FigureReader& efficiency, const FigureReader& peaks
   profile.convolution_forward = decode_convolution(convolution.group("forward"));
   profile.convolution_backward_data = decode_convolution(convolution.group("backward_data"));
   profile.convolution_backward_weight = decode_convolution(convolution.group("backward_weight"));
-  if (const Value* grouped = convolution.decoder().value().find("grouped");
-      grouped != nullptr && grouped->find("share") != nullptr) {
-    convolution.decoder().fail_at("grouped",
-                                  "expected one factor, such as {value: 0.92, source: ...}; share "
-                                  "and exponent belong to grouped_channels_last");
-  }
+  const Value* grouped = convolution.decoder().value().find("grouped");
+  if (grouped != nullptr && grouped->find("share") != nullptr)
+    convolution.decoder().fail_at("grouped", "is one factor, and has no share or exponent");
   profile.grouped = convolution.maybe<double>("grouped", kShare).value_or(1);
   profile.grouped_channels_last = decode_grouped(convolution);
   profile.convolution_layout_copies =

@@ -24,6 +24,21 @@ constexpr std::size_t kX = 0;
 constexpr std::size_t kWeight = 1;
 constexpr std::size_t kBias = 2;
 
+// Returns the last parameter of a layer's own module that its node reads, behind which peft
+// registers the adapter's: base_layer comes first in its layers. None where the module reads
+// another's, as a tied head does.
+ParameterId last_read_of(const GraphCopy& copy, NodeId node, LayerId layer) {
+  const Graph& source = copy.source();
+  ParameterId last;
+  for (const TensorId in : source.nodes[node].inputs) {
+    if (!in.valid()) continue;
+    const ParameterId id = copy.parameter_of(in);
+    if (!id.valid() || source.parameters[id].layer != layer) continue;
+    if (!last.valid() || last < id) last = id;
+  }
+  return last;
+}
+
 ParameterId last_of(const Graph& source, LayerId layer) {
   ParameterId last;
   for (const ParameterId id : ids_of(source.parameters)) {
@@ -73,7 +88,6 @@ class AdaptedNodes {
   TensorId cast(GraphCopy& copy, const Site& site, TensorId x, DType dtype,
                 bool restores = false) const;
   const Adapter& adapter_of(GraphCopy& copy, const Site& site);
-  [[nodiscard]] static ParameterId last_read_of(const GraphCopy& copy, const Site& site);
   [[nodiscard]] std::pair<Shape, Shape> shapes_of(const GraphCopy& copy, const Site& site) const;
   TensorId low_rank(GraphCopy& copy, const Site& site, const Adapter& adapter, TensorId x) const;
   TensorId low_rank_of_parts(GraphCopy& copy, const Site& site, const Adapter& adapter,
@@ -129,30 +143,14 @@ std::pair<Shape, Shape> AdaptedNodes::shapes_of(const GraphCopy& copy, const Sit
   return {down, up};
 }
 
-// Returns the last parameter of the site's own module that its node reads, behind which peft
-// registers the adapter's: base_layer comes first in its layers. None where the module reads
-// another's, as a tied head does.
-ParameterId AdaptedNodes::last_read_of(const GraphCopy& copy, const Site& site) {
-  const Graph& source = copy.source();
-  ParameterId last;
-  for (const TensorId in : source.nodes[site.id].inputs) {
-    if (!in.valid()) continue;
-    const ParameterId id = copy.parameter_of(in);
-    if (!id.valid() || source.parameters[id].layer != site.layer) continue;
-    if (!last.valid() || last < id) last = id;
-  }
-  return last;
-}
-
 const AdaptedNodes::Adapter& AdaptedNodes::adapter_of(GraphCopy& copy, const Site& site) {
   const auto [known, added] = adapters_.try_emplace(copy.source().nodes[site.id].inputs[kWeight]);
   if (!added) return known->second;
   const auto [down, up] = shapes_of(copy, site);
   Adapter& adapter = known->second;
-  const ParameterId behind = last_read_of(copy, site);
   const auto weight = [&](std::string_view part, const Shape& shape) {
     return copy.add_adapter(fmt::format("{}.{}", site.module, part), shape, options_.dtype,
-                            site.layer, behind);
+                            site.layer, last_read_of(copy, site.id, site.layer));
   };
   adapter.down = weight("lora_A.default.weight", down);
   adapter.up = weight("lora_B.default.weight", up);
