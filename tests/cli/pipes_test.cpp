@@ -148,7 +148,9 @@ TEST_SUITE("unit") {
     workspace.write("s.yaml",
                     "{name: /dev/stdin, model: gpt2, hardware: h100-sxm-80gb, sweep: {matrix: "
                     "{training.micro_batch: [1, 2]}}}");
-    CHECK(workspace.run("sweep s.yaml -o out", "sleep 30 | timeout 20").code == 0);
+    // A pipe that never ends, nor has anything to read.
+    const std::string idle = "mkfifo idle && exec 0<>idle && timeout 20";
+    CHECK(workspace.run("sweep s.yaml -o out", idle).code == 0);
     workspace.write("gpu.yaml", "extends: a100-sxm-80gb\n");
     const Outcome run = workspace.run(
         "run gpt2 --gpu h100-sxm-80gb -s hardware=/dev/stdin -s 'report={formats: [svg]}' -o made",
