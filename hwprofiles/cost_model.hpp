@@ -16,10 +16,11 @@
 //                both          strided is the factor of windows that move by more than one
 //              Groups on tensor cores, unless their number is a multiple of 32, which cuDNN packs:
 //                channels innermost  at most share * (channels per group / 64)^exponent of the
-//                                    peak; more than 48 channels run at `wide` of that
+//                                    peak; groups of 56 channels or more at `wide` of that
 //                otherwise           tiles of at least 64 x 64, at the factor `grouped`
-//              No group of c channels takes longer than c depthwise convolutions. Where the
-//              channels are not innermost, tensor cores first copy layout_copies of the operands.
+//              No group of c channels takes longer than c depthwise convolutions that add to the
+//              same sums: 1.5 c - 0.5 times the memory term of one. Where the channels are not
+//              innermost, tensor cores first copy layout_copies of the operands.
 // attention    share / (1 + half_length / key length), by head width; between two curves
 //              interpolated.
 // other        the vector units' peak; nearly always the memory term decides. Normalization has a

@@ -164,7 +164,7 @@ Duration InterconnectModel::duration(const Collective& collective) const {
   Duration floor = known ? figures.floor : interconnect_model_detail::kUnknownFloor;
   double ramp = figures.ramp;
   if (group.nodes > 1 && interconnect_model_detail::is_ideal(links_.network)) {
-    // What was measured inside of a node belongs to what its GPUs exchange.
+    // Floor and ramp were measured inside of a node, and belong to what its GPUs exchange.
     const bool inside =
         group.size > group.nodes && !interconnect_model_detail::is_between_two(collective.kind);
     if (!inside) {

@@ -1,4 +1,4 @@
-// What hooks of saved tensors see of a segment's backward.
+// Saved tensors that autograd unpacks in the backward of a checkpointed segment.
 #pragma once
 
 #include <vector>

@@ -157,8 +157,9 @@ void ShardedStep::lay_out_flat(const ShardUnit& unit, Unit& made) {
   std::int64_t held = 0;
   for (const ParameterId id : unit.parameters) {
     total = (total + align - 1) / align * align;
-    total += flat_elements(made, id);
-    held += flat_elements(made, id);
+    const std::int64_t elements = flat_elements(made, id);
+    total += elements;
+    held += elements;
     const StorageId full = graph_.parameters[id].storage;
     gather_into(graph_.storages[full], graph_.parameters[id].elements);
     made.full.push_back(full);

@@ -118,7 +118,8 @@ class UnitKeys {
   }
 
  private:
-  // What no other unit holds: the root, unless that is of the trained parameters alone.
+  // Returns the unit of parameters that are in no other: the root, unless that is of the trained
+  // parameters alone.
   [[nodiscard]] UnitKey rest() const {
     UnitKey key = root_key(options_);
     if (options_.trained == TrainedUnits::kOne) ++key.first;

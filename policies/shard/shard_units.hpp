@@ -18,7 +18,7 @@
 
 namespace tidemark {
 
-// Where trained parameters go, which may lie among frozen ones.
+// Units of trained parameters, which may lie among frozen ones.
 enum class TrainedUnits : std::uint8_t {
   kNone,  // into the unit of their module, like the frozen ones
   // Each module that holds a trained weight itself is a unit (fsdp_auto_wrap_policy in Hugging

@@ -1,4 +1,4 @@
-// What axolotl does to the types of a model's weights.
+// Types that axolotl gives the weights of a model.
 #pragma once
 
 #include "scenarios/read/scenario.hpp"

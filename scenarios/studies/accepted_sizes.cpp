@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,7 +30,7 @@ struct Given {
   int size = 1;
 };
 
-// What a document asks of its GPUs.
+// The GPUs of a document, and the sizes that its policies divide them into.
 struct Asked {
   int count = 1;
   std::vector<Given> sizes;
@@ -64,9 +65,9 @@ Asked asked_of(const Value& document) {
   return asked;
 }
 
-// Returns the first numbers that are accepted for a key: none or one.
-std::vector<int> first_accepted(const std::string& key, const std::vector<int>& numbers,
-                                const Value& document, const Environment& environment) {
+// Returns the first of the numbers that is accepted for a key.
+std::optional<int> first_accepted(const std::string& key, const std::vector<int>& numbers,
+                                  const Value& document, const Environment& environment) {
   for (std::size_t i = 0; i < numbers.size() && i < kMostTrials; ++i) {
     Value changed = document;
     try {
@@ -75,9 +76,9 @@ std::vector<int> first_accepted(const std::string& key, const std::vector<int>& 
     } catch (const UserError&) {
       continue;
     }
-    return {numbers[i]};
+    return numbers[i];
   }
-  return {};
+  return std::nullopt;
 }
 
 // Returns the error with what is accepted, or itself if it is another one, or nothing is.
@@ -95,9 +96,11 @@ UserError with_accepted_sizes(const UserError& error, const Value& document,
   std::vector<std::string> found;
   const auto add = [&](const std::string& key, const std::vector<int>& smaller,
                        const std::vector<int>& larger) {
-    std::vector<int> accepted = first_accepted(key, smaller, document, environment);
-    for (const int number : first_accepted(key, larger, document, environment))
-      accepted.push_back(number);
+    std::vector<int> accepted;
+    for (const std::vector<int>& numbers : {smaller, larger}) {
+      const std::optional<int> number = first_accepted(key, numbers, document, environment);
+      if (number) accepted.push_back(*number);
+    }
     if (!accepted.empty()) found.push_back(fmt::format("{}: {}", key, fmt::join(accepted, " or ")));
   };
   for (const Given& dimension : given) {

@@ -1,4 +1,4 @@
-// What to write where the GPUs cannot be divided as the policies ask.
+// Sizes that an error suggests where the GPUs cannot be divided as the policies ask.
 #pragma once
 
 #include "graph/core/value.hpp"

@@ -27,7 +27,7 @@ struct Point {
   std::optional<UserError> error;  // reason why an override cannot be applied
 };
 
-// What the points of a sweep share.
+// Models and runs that the points of a sweep share.
 struct Shared {
   SharedModels models;
   SharedRuns runs;
