@@ -73,7 +73,7 @@ TEST_SUITE("property") {
       REQUIRE(plain.policies.front().plan);
       const std::int64_t all = plain.policies.front().plan->peak.count;
       for (const char* policy : {"optimal", "rockmate", "min_cut", "chen_greedy"}) {
-        for (const int percent : every ? std::vector{97, 90, 80, 70} : std::vector{90, 70}) {
+        for (const int percent : every ? std::vector{97, 90, 80, 70} : std::vector{90}) {
           CAPTURE(policy);
           CAPTURE(percent);
           const std::int64_t budget = all / 100 * percent;
@@ -160,7 +160,7 @@ TEST_SUITE("property") {
     std::string sweep =
         "{model: resnet18, training: {micro_batch: 16, precision: fp32}, hardware: a100-sxm-40gb, "
         "allocator: ideal, policies: [optimal: {iterations: 15, time_limit: 60s}], sweep: {matrix: "
-        "{training.micro_batch: [8, 16], policies.optimal.budget: [";
+        "{training.micro_batch: [8], policies.optimal.budget: [";
     const PointResult all =
         simulate_points(
             parse_document(
@@ -178,9 +178,9 @@ TEST_SUITE("property") {
       results.push_back(
           simulate_points(document, environment(), threads, {.smallest_capacity = false}));
     }
-    REQUIRE(results.front().size() == 10);
+    REQUIRE(results.front().size() == 5);
     int feasible = 0;
-    for (std::size_t i = 0; i < 10; ++i) {
+    for (std::size_t i = 0; i < 5; ++i) {
       const PointResult& point = results[0][i];
       CAPTURE(i);
       CHECK(point.run.step == results[1][i].run.step);
@@ -196,7 +196,7 @@ TEST_SUITE("property") {
       const PlanFigures& plan = *point.policies.front().plan;
       if (point.status != PointStatus::kFits) continue;
       ++feasible;
-      for (std::size_t k = i / 5 * 5; k < i / 5 * 5 + 5; ++k) {
+      for (std::size_t k = 0; k < 5; ++k) {
         const PlanFigures& other = *results[0][k].policies.front().plan;
         if (other.budget <= plan.budget) continue;
         CHECK(results[0][k].status == PointStatus::kFits);
@@ -204,7 +204,7 @@ TEST_SUITE("property") {
         CHECK(results[0][k].run.step <= point.run.step);
       }
     }
-    CHECK(feasible > 5);
+    CHECK(feasible > 2);
     CHECK(results[0][4].status == PointStatus::kInfeasible);  // 1 MiB
   }
 }

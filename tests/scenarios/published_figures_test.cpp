@@ -1,6 +1,7 @@
 // Figures that sources publish for the points of scenarios, and how far ours are off.
 #include "scenarios/measured/published_figures.hpp"
 
+#include <cmath>
 #include <map>
 #include <span>
 #include <string>
@@ -121,8 +122,12 @@ TEST_SUITE("paper") {
   TEST_CASE("published memory is met within 3 % and speed within 8 % at the median") {
     Validation validation;
     const std::string papers = test::source_path("scenarios/papers");
-    for (const std::string& file : measured_files(std::span(&papers, 1), true))
-      validate_published(file, false, environment(), 2, validation);
+    // 530 B and 1 T take as long as all others together.
+    const bool every = test::runs_long_tests();
+    for (const std::string& file : measured_files(std::span(&papers, 1), true)) {
+      const bool largest = file.ends_with("_530b.yaml") || file.ends_with("_1t.yaml");
+      if (every || !largest) validate_published(file, false, environment(), 2, validation);
+    }
     validation.other.erase("files of YAML without published figures");
     CHECK(validation.other.empty());
     std::map<std::string, ErrorSummary> overall;
@@ -132,20 +137,26 @@ TEST_SUITE("paper") {
     CHECK(overall["memory on one GPU"].median < 0.03);
     CHECK(overall["rate on one GPU"].n >= 16);
     CHECK(overall["rate on one GPU"].median < 0.08);
-    CHECK(overall["memory on several GPUs"].n >= 32);
+    CHECK(overall["memory on several GPUs"].n >= (every ? 32 : 28));
     CHECK(overall["memory on several GPUs"].median < 0.03);
     CHECK(overall["time on several GPUs"].n >= 4);
     CHECK(overall["time on several GPUs"].median < 0.08);
     // Formulas leave out the embedding alone: no row is further off.
     std::size_t rows = 0;
+    std::size_t iterations = 0;
     for (const ValidatedRow& row : validation.rows) {
+      CAPTURE(row.text);
+      if (row.group.starts_with("iterations of 22 B") && row.metric == "time.step") {
+        CHECK(std::abs(row.predicted / row.measured - 1) < 0.06);
+        ++iterations;
+      }
       const bool of_stage = row.metric.starts_with("ranks.0.memory.");
       if (!of_stage && !row.group.starts_with("states of 7.5 B")) continue;
-      CAPTURE(row.text);
       CHECK(row.predicted / row.measured == doctest::Approx(1).epsilon(0.03));
       ++rows;
     }
-    CHECK(rows == 26);
+    CHECK(rows == (every ? 26 : 22));
+    CHECK(iterations == 4);
   }
 
   TEST_CASE("figures of one stage of a pipeline have their units, and others lack them") {

@@ -176,7 +176,7 @@ TEST_SUITE("unit") {
     std::mt19937_64 rng(53);
     int dearer_than_base = 0;
     const int step = test::runs_long_tests() ? 16 : 40;
-    const RematProblem problem = residual_problem(rng, test::runs_long_tests() ? 66 : 52);
+    const RematProblem problem = residual_problem(rng, test::runs_long_tests() ? 66 : 44);
     const std::int64_t peak = peak_without_repeats(problem);
     for (const ScheduleClass schedule_class : {ScheduleClass::kCheckmate, ScheduleClass::kFixed}) {
       std::int64_t before = std::int64_t{1} << 60;
