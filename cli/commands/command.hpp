@@ -51,6 +51,8 @@ struct FitCommand {
   static constexpr const char* kName = "fit";
   CLI::App* app = nullptr;
   ScenarioInput input;
+  PlotOption plots;
+  std::string folder;  // of results.json and the pictures; empty: none
   std::string key = "training.micro_batch";
   std::int64_t multiple_of = 1;
   std::int64_t limit = std::int64_t{1} << 20;

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands/command.hpp"
+#include "cli/output/output_folder.hpp"
 #include "cli/output/reports.hpp"
 #include "cli/text/advice.hpp"
 #include "cli/text/fit_table.hpp"
@@ -172,25 +173,51 @@ std::string document_of(const Fit& found, const FitOptions& options,
   return text_of(document);
 }
 
-// The document of a sweep has, of each point, the largest value that fits, else the smallest one.
-std::string document_of(std::span<const PointFit> fits, const FitOptions& options) {
+// Returns of each point of a sweep the largest value that fits, else the smallest one.
+std::vector<PointResult> answers_of(std::span<const PointFit> fits) {
   std::vector<PointResult> points;
-  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const PointFit& row : fits) {
-    if (!row.error.empty()) {
-      PointResult& failed = points.emplace_back();
-      failed.overrides = row.overrides;
-      failed.status = PointStatus::kError;
-      failed.error = row.error;
-      rows.push_back({{"key", options.key}, {"largest", nullptr}, {"error", row.error}});
+    if (row.error.empty()) {
+      points.push_back(row.fit.tried[row.fit.largest.value_or(0)].result);
       continue;
     }
-    points.push_back(row.fit.tried[row.fit.largest.value_or(0)].result);
-    rows.push_back(fit_json(row.fit, options));
+    PointResult& failed = points.emplace_back();
+    failed.overrides = row.overrides;
+    failed.status = PointStatus::kError;
+    failed.error = row.error;
   }
-  nlohmann::ordered_json document = result_document(points);
+  return points;
+}
+
+std::string document_of(std::span<const PointFit> fits, const FitOptions& options) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const PointFit& row : fits) {
+    if (row.error.empty()) {
+      rows.push_back(fit_json(row.fit, options));
+    } else {
+      rows.push_back({{"key", options.key}, {"largest", nullptr}, {"error", row.error}});
+    }
+  }
+  nlohmann::ordered_json document = result_document(answers_of(fits));
   document["fits"] = std::move(rows);
   return text_of(document);
+}
+
+// Writes results.json and the pictures into the folder, if there is one.
+void write_files(const FitCommand& command, const std::string& results,
+                 std::span<const PointResult> answers, std::span<const PlotRequest> requests) {
+  if (command.folder.empty()) return;
+  std::vector<std::string> words;
+  if (command.key != FitCommand().key) words = {"--maximize", command.key};
+  if (command.multiple_of > 1)
+    words.insert(words.end(), {"--multiple-of", fmt::to_string(command.multiple_of)});
+  const std::vector<std::string> plots = command.plots.words();
+  words.insert(words.end(), plots.begin(), plots.end());
+  OutputFolder output(command.folder);
+  output.add("results.json") << results;
+  add_plots(output, requests, answers, command.input.reproduce(FitCommand::kName, words));
+  output.commit_replacing();
+  say_written(output);
 }
 
 // Finds the largest value for each point of a sweep.
@@ -201,13 +228,17 @@ int fit_sweep(const Value& document, const Environment& environment, const FitOp
         "--finder: a library's finder is tried on one scenario; leave the sweep out with "
         "-s sweep=null");
   }
+  const std::vector<PlotRequest> requests =
+      parse_plots(command.plots.texts, std::span(&document, 1), command.folder, options.key);
   std::vector<PointFit> fits;
   {
     const Waiting waiting(console, "searching", std::chrono::nanoseconds(0));
     fits = fit_points(document, environment, options);
   }
+  const std::string results = document_of(fits, options);
+  write_files(command, results, answers_of(fits), requests);
   print(command.json
-            ? document_of(fits, options)
+            ? results
             : fit_table(fits, options, console.colour, console.terminal ? console.width : 0));
   const bool some = std::any_of(fits.begin(), fits.end(),
                                 [](const PointFit& row) { return row.fit.largest.has_value(); });
@@ -227,12 +258,17 @@ Examples:
   tidemark fit gpt2-xl --gpu a100-sxm-80gb
   tidemark fit gpt2-xl --gpu v100-sxm-32gb --gpu a100-sxm-80gb     one row for each
   tidemark fit sweep.yaml                                          likewise for each point
+  tidemark fit sweep.yaml -o out --plot x=hardware,by=policies     draw what each point holds
   tidemark fit scenario.yaml --maximize training.sequence --multiple-of 128
   tidemark fit scenario.yaml --maximize model.layers --limit 200
   tidemark fit scenario.yaml --finder lightning_binsearch    what that finder would try and return
 
 Exit codes: 0 some value fits; 1 none does; 2 bad input; 3 internal error.)");
   input.add_options(*app, false, true);
+  app->add_option("-o,--output", folder,
+                  "write results.json and the pictures of --plot into this folder")
+      ->type_name("DIR");
+  plots.attach(*app, true);
   app->add_option("--maximize", key, "any key of the scenario that is an integer")
       ->type_name("KEY")
       ->capture_default_str();
@@ -276,8 +312,11 @@ int FitCommand::execute(const Console& console) const {
                      .limit = limit,
                      .simulate = {.convergence_limit = kConvergenceLimit, .suggestions = true},
                      .threads = thread_count(threads)};
+  check_writable(folder);
   if (sweep_points(document).size() > 1)
     return fit_detail::fit_sweep(document, environment, options, *this, console);
+  // One point has no sweep.
+  static_cast<void>(parse_plots(plots.texts, std::span(&document, 1), folder, key));
   std::optional<BatchFinder> of_library;
   if (!finder.empty()) of_library = fit_detail::chosen_finder(*this);
   Fit found;
@@ -287,8 +326,10 @@ int FitCommand::execute(const Console& console) const {
     found = fit(document, environment, options);
     if (of_library) study = study_finder(document, environment, options, *of_library);
   }
+  const std::string results = fit_detail::document_of(found, options, study);
+  fit_detail::write_files(*this, results, {}, {});
   if (json) {
-    print(fit_detail::document_of(found, options, study));
+    print(results);
   } else {
     const std::size_t width = console.terminal ? console.width : 0;
     const std::vector<PointResult> points = fit_detail::shown_points(found, multiple_of);

@@ -53,13 +53,14 @@ std::optional<DType> matrix_type_option(std::string_view option, const std::stri
   return types.at(place_of_name(option, name, option_values_detail::kMatrixTypes));
 }
 
-void PlotOption::attach(CLI::App& command) {
-  command
-      .add_option("--plot", texts,
-                  "draw a figure over a swept key into DIR/plot.svg, a line for each value of "
-                  "another, the best over further keys: "
-                  "x=training.sequence,y=memory.device_used,by=hardware")
-      ->type_name("x=KEY,y=FIGURE[,by=KEY]")
+void PlotOption::attach(CLI::App& command, bool fits) {
+  const char* text =
+      fits ? "draw the largest value, or with y=FIGURE a figure of its step, over a swept key into "
+             "DIR/plot.svg, a line for each value of another: x=hardware,by=policies"
+           : "draw a figure over a swept key into DIR/plot.svg, a line for each value of another, "
+             "the best over further keys: x=training.sequence,y=memory.device_used,by=hardware";
+  command.add_option("--plot", texts, text)
+      ->type_name(fits ? "x=KEY[,y=FIGURE][,by=KEY]" : "x=KEY,y=FIGURE[,by=KEY]")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }

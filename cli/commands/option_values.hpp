@@ -65,7 +65,8 @@ template <class T, class Accepts>
 struct PlotOption {
   std::vector<std::string> texts;  // values as they are given, see parse_plot()
 
-  void attach(CLI::App& command);
+  // `fits`: the command maximizes a key, which is drawn where a text has no y.
+  void attach(CLI::App& command, bool fits = false);
   // Returns them as words of the command line.
   [[nodiscard]] std::vector<std::string> words() const;
 };

@@ -147,13 +147,7 @@ void PointsReport::write(std::span<const PointResult> points) {
   if (all.output == nullptr) all.output = std::make_unique<OutputFolder>(files_.folder);
   OutputFolder& output = *all.output;
   reports_detail::add_results(output, files_, points);
-  for (std::size_t p = 0; p < files_.plots.size(); ++p) {
-    const std::string stem = p == 0 ? "plot" : fmt::format("plot-{}", p + 1);
-    const PlotRequest& plot = files_.plots[p];
-    if (add_swept_plot(output, stem, plot, points, files_.reproduce)) continue;
-    print_note(fmt::format("--plot: no point has the figure {}; no picture of it is drawn",
-                           plot.y.text()));
-  }
+  add_plots(output, files_.plots, points, files_.reproduce);
   if (files_.wants("svg")) {
     std::vector<NamedFigure> overlaid;
     for (auto& [index, figure] : all.figures)
@@ -174,14 +168,25 @@ void PointsReport::write(std::span<const PointResult> points) {
 }
 
 std::vector<PlotRequest> parse_plots(const std::vector<std::string>& texts,
-                                     std::span<const Value> documents, const std::string& folder) {
+                                     std::span<const Value> documents, const std::string& folder,
+                                     const std::string& fitted) {
   if (!texts.empty() && folder.empty())
     throw UserError("--plot: a picture needs a folder; give -o DIR, too");
   std::vector<PlotRequest> plots;
   plots.reserve(texts.size());
   for (const std::string& text : texts)
-    plots.push_back(parse_plot(text, documents));
+    plots.push_back(parse_plot(text, documents, fitted));
   return plots;
+}
+
+void add_plots(OutputFolder& output, std::span<const PlotRequest> plots,
+               std::span<const PointResult> points, const std::string& reproduce) {
+  for (std::size_t p = 0; p < plots.size(); ++p) {
+    const std::string stem = p == 0 ? "plot" : fmt::format("plot-{}", p + 1);
+    if (add_swept_plot(output, stem, plots[p], points, reproduce)) continue;
+    print_note(fmt::format("--plot: no point has the figure {}; no picture of it is drawn",
+                           plots[p].y.text()));
+  }
 }
 
 void say_written(const OutputFolder& output) {

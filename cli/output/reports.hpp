@@ -39,7 +39,12 @@ struct ReportFiles {
 // Reads the requests of --plot, see parse_plot(). Throws UserError where there is no folder, too.
 [[nodiscard]] std::vector<PlotRequest> parse_plots(const std::vector<std::string>& texts,
                                                    std::span<const Value> documents,
-                                                   const std::string& folder);
+                                                   const std::string& folder,
+                                                   const std::string& fitted = {});
+
+// Adds the pictures and says which cannot be drawn.
+void add_plots(OutputFolder& output, std::span<const PlotRequest> plots,
+               std::span<const PointResult> points, const std::string& reproduce);
 
 // Writes all files or none, and says which; nothing when there is no folder. Files that an earlier
 // report has left in the folder, and that this one does not write, are removed. Throws UserError.

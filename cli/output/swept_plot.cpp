@@ -42,8 +42,8 @@ std::optional<double> number_of(const Value& value) {
   }
 }
 
-// Splits the request into its parts; by is optional.
-std::map<std::string, std::string> parts_of(const std::string& text) {
+// Splits the request into its parts; by is optional, and y where a key is fitted.
+std::map<std::string, std::string> parts_of(const std::string& text, const std::string& fitted) {
   std::map<std::string, std::string> parts;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
@@ -57,6 +57,7 @@ std::map<std::string, std::string> parts_of(const std::string& text) {
       fail(fmt::format("{} is given twice", name));
     begin = end + 1;
   }
+  if (!fitted.empty()) parts.try_emplace("y", fitted);
   if (!parts.contains("x") || !parts.contains("y")) fail(fmt::format("expected {}", kForm));
   return parts;
 }
@@ -90,9 +91,14 @@ std::string line_of(const PointResult& point, const PlotRequest& request) {
   return words.empty() ? point.name : words;
 }
 
-std::optional<double> figure_of(const PointResult& point, const Expression& figure) {
+std::optional<double> figure_of(const PointResult& point, const PlotRequest& request) {
   if (point.status == PointStatus::kError) return std::nullopt;
+  const Expression& figure = request.y;
   const bool fits = point.status == PointStatus::kFits;
+  if (request.is_fitted) {
+    const Value* value = value_of(point.overrides, figure.text());
+    return fits && value != nullptr ? number_of(*value) : std::nullopt;
+  }
   // A step that does not fit has no time, as in the tables.
   const auto is_time = [](const std::string& name) { return name.starts_with("time."); };
   if (!fits && std::any_of(figure.names().begin(), figure.names().end(), is_time))
@@ -147,8 +153,9 @@ std::set<std::string> keys_beside(const PlotRequest& request, std::span<const Po
 // the one with the least, or of a throughput the most. Says so in the note.
 void keep_best(SweptAxes& axes, std::vector<SweptValue>& values, const PlotRequest& request,
                std::span<const PointResult> points) {
-  const bool most = request.y.names().size() == 1 && request.y.text().starts_with("throughput.") &&
-                    request.y.names().front() == request.y.text();
+  const bool most = request.is_fitted ||
+                    (request.y.names().size() == 1 && request.y.text().starts_with("throughput.") &&
+                     request.y.names().front() == request.y.text());
   const auto rank = [&](const SweptValue& value) {
     const double figure = value.y.value_or(0);
     return std::tuple(!value.y.has_value(), !value.fits, most ? -figure : figure);
@@ -198,11 +205,15 @@ Bytes capacity_of(const PlotRequest& request, std::span<const PointResult> point
 }  // namespace
 }  // namespace swept_plot_detail
 
-PlotRequest parse_plot(const std::string& text, std::span<const Value> documents) {
-  const std::map<std::string, std::string> parts = swept_plot_detail::parts_of(text);
+PlotRequest parse_plot(const std::string& text, std::span<const Value> documents,
+                       const std::string& fitted) {
+  const std::map<std::string, std::string> parts = swept_plot_detail::parts_of(text, fitted);
+  const std::string& y = parts.at("y");
+  const bool is_fitted = !fitted.empty() && y == fitted;
   PlotRequest request{.x = parts.at("x"),
                       .by = parts.contains("by") ? parts.at("by") : "",
-                      .y = swept_plot_detail::read_figure(parts.at("y"))};
+                      .y = is_fitted ? Expression(y, false) : swept_plot_detail::read_figure(y),
+                      .is_fitted = is_fitted};
   std::set<std::string> swept;
   for (const Value& document : documents) {
     for (const std::vector<Override>& overrides : sweep_points(document)) {
@@ -235,7 +246,7 @@ bool add_swept_plot(OutputFolder& output, const std::string& stem, const PlotReq
     if (in_bytes) axes.x_unit = AxisUnit::kBytes;
     values.push_back({.line = swept_plot_detail::line_of(point, request),
                       .x = swept_plot_detail::place_of(*x, axes.x_words),
-                      .y = swept_plot_detail::figure_of(point, request.y),
+                      .y = swept_plot_detail::figure_of(point, request),
                       .fits = point.status == PointStatus::kFits});
   }
   const bool known = std::any_of(values.begin(), values.end(),

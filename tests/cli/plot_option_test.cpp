@@ -1,5 +1,6 @@
 // --plot: a figure over a swept key.
 #include <string>
+#include <utility>
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
@@ -46,6 +47,43 @@ TEST_SUITE("unit") {
     CHECK(workspace.exists("out/plot.pdf"));
     CHECK(contains(workspace.read("out/plot-2.svg.csv"),
                    "line,training.sequence,1e3 / throughput.tokens_per_second,fits\n"));
+  }
+
+  TEST_CASE("fit draws the largest value of each point, or a figure of its step") {
+    const Workspace workspace;
+    workspace.write("s.yaml",
+                    "{model: {preset: gpt2, layers: 2}, hardware: v100-sxm-16gb, sweep: {matrix: "
+                    "{hardware: [v100-sxm-16gb, {gpu: v100-sxm-16gb, hbm: {capacity: 100MiB}}], "
+                    "policies: [[], [checkpoint_every: {period: 1}]]}}}");
+    const std::string fit = "fit s.yaml --maximize training.sequence --multiple-of 512 ";
+    const Outcome outcome = workspace.run(
+        fit + "--json -o out --plot x=hardware,by=policies --plot x=hardware,y=time.step");
+    REQUIRE(outcome.code == 0);
+    CHECK(workspace.read("out/results.json") == outcome.out);
+    const auto fits = nlohmann::json::parse(outcome.out).at("fits");
+    REQUIRE(fits.size() == 4);
+    const std::string drawn = workspace.read("out/plot.svg.csv");
+    CHECK(drawn.starts_with("line,hardware,training.sequence,fits\n"));
+    for (const auto& [line, i] : {std::pair("no policy", 0U), {"checkpoint_every(period 1)", 1U}}) {
+      const int largest = fits[i].at("largest").get<int>();
+      CHECK(contains(drawn, fmt::format("\n{},v100-sxm-16gb,{},true\n", line, largest)));
+    }
+    // Nothing fits in 100 MiB, so nothing is drawn there.
+    CHECK(fits[2].at("largest").is_null());
+    CHECK(contains(drawn, ",,false\n"));
+    CHECK(contains(workspace.read("out/plot.svg"),
+                   "fit s.yaml --maximize training.sequence --multiple-of 512 --plot"));
+    CHECK(contains(workspace.read("out/plot-2.svg.csv"), "hardware,time.step,fits\n"));
+    const auto refused = [&](const std::string& words, const std::string& part) {
+      const Outcome wrong = workspace.run(fit + words);
+      CHECK(wrong.code == 2);
+      CHECK(contains(wrong.err, part));
+    };
+    refused("--plot x=hardware", "give -o DIR, too");
+    refused("-o no --plot x=policy", "no sweep changes 'policy'");
+    refused("-o no --plot x=hardware,y=time.stp", "did you mean");
+    refused("-s sweep=null -o no --plot x=hardware", "no sweep changes");
+    CHECK_FALSE(workspace.exists("no"));
   }
 
   TEST_CASE("a sweep draws one line for each value of another key, and crosses what fails") {
