@@ -22,6 +22,7 @@ struct Figure {
 // Each file of benchmarks returns its figures.
 std::vector<Figure> engine_figures();
 std::vector<Figure> pipeline_figures();
+std::vector<Figure> sweep_figures();
 std::vector<Figure> packing_figures();
 std::vector<Figure> allocator_figures();
 std::vector<Figure> eviction_figures();

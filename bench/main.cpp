@@ -1,10 +1,12 @@
-// tidemark_bench           google-benchmark, with its own flags
-// tidemark_bench --json    the figures that the issues name, as one JSON document
+// tidemark_bench                   google-benchmark, with its own flags
+// tidemark_bench --json [GROUP]    the figures that the issues name, as one JSON document
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <new>
 #include <string_view>
+#include <vector>
 
 #include <benchmark/benchmark.h>
 #include <nlohmann/json.hpp>
@@ -40,25 +42,54 @@ std::filesystem::path tidemark::bench::shared_path(std::string_view below) {
   return shared / below;
 }
 
+namespace {
+
+struct Group {
+  std::string_view name;
+  std::vector<tidemark::bench::Figure> (*figures)();
+};
+
+// By the files that they come from.
+constexpr std::array kGroups{Group{"engine", tidemark::bench::engine_figures},
+                             Group{"pipeline", tidemark::bench::pipeline_figures},
+                             Group{"sweep", tidemark::bench::sweep_figures},
+                             Group{"packing", tidemark::bench::packing_figures},
+                             Group{"allocator", tidemark::bench::allocator_figures},
+                             Group{"plan", tidemark::bench::plan_figures},
+                             Group{"onnx", tidemark::bench::onnx_figures},
+                             Group{"eviction", tidemark::bench::eviction_figures},
+                             Group{"report", tidemark::bench::report_figures}};
+
+int print_figures(std::string_view wanted) {
+  nlohmann::ordered_json document;
+  bool known = wanted.empty();
+  for (const Group& group : kGroups) {
+    if (!wanted.empty() && wanted != group.name) continue;
+    known = true;
+    for (const tidemark::bench::Figure& figure : group.figures()) {
+      auto& entry = document["figures"][figure.name];
+      entry["value"] = figure.value;
+      entry["unit"] = figure.unit;
+      if (!figure.required.empty()) entry["required"] = figure.required;
+    }
+  }
+  if (!known) {
+    std::fputs("--json: the groups are", stderr);
+    for (const Group& group : kGroups)
+      std::fprintf(stderr, " %s", group.name.data());
+    std::fputc('\n', stderr);
+    return 2;
+  }
+  std::printf("%s\n", document.dump(2).c_str());
+  return 0;
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   tidemark::keep_freed_memory();
-  if (argc == 2 && std::string_view(argv[1]) == "--json") {
-    nlohmann::ordered_json document;
-    for (const auto& figures :
-         {tidemark::bench::engine_figures(), tidemark::bench::pipeline_figures(),
-          tidemark::bench::packing_figures(), tidemark::bench::allocator_figures(),
-          tidemark::bench::plan_figures(), tidemark::bench::onnx_figures(),
-          tidemark::bench::eviction_figures(), tidemark::bench::report_figures()}) {
-      for (const tidemark::bench::Figure& figure : figures) {
-        auto& entry = document["figures"][figure.name];
-        entry["value"] = figure.value;
-        entry["unit"] = figure.unit;
-        if (!figure.required.empty()) entry["required"] = figure.required;
-      }
-    }
-    std::printf("%s\n", document.dump(2).c_str());
-    return 0;
-  }
+  if ((argc == 2 || argc == 3) && std::string_view(argv[1]) == "--json")
+    return print_figures(argc == 3 ? argv[2] : "");
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();

@@ -1,5 +1,3 @@
-#include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <string>
@@ -13,9 +11,7 @@
 #include "plots/chrome_trace.hpp"
 #include "scenarios/read/environment.hpp"
 #include "scenarios/read/scenario.hpp"
-#include "scenarios/studies/search/search.hpp"
 #include "scenarios/studies/simulate_point.hpp"
-#include "scenarios/studies/simulate_points.hpp"
 #include "sim/step/simulate.hpp"
 
 namespace tidemark::bench {
@@ -56,75 +52,6 @@ double chrome_trace_seconds(const Environment& environment, std::string_view tex
   });
 }
 
-constexpr std::string_view kSweep = R"(
-version: 1
-name: rate
-model: gpt2
-hardware: a100-sxm-40gb
-training: {steps: 2}
-allocator: torch
-sweep:
-  matrix:
-    training.micro_batch: [1, 2, 3, 4, 5, 6, 7, 8]
-    training.sequence: [128, 256, 384, 512, 640, 768, 896, 1024]
-    policies: [[], [{checkpoint_every: {period: 1}}]]
-)";
-
-// Simulates a sweep as `tidemark sweep` does on one thread: each point is read, built, compiled,
-// verified and run, and followed until the steps repeat. Returns how many there are.
-std::size_t simulate_sweep(const Value& document) {
-  const Environment environment = default_environment({});
-  return simulate_points(
-             document, environment, 1,
-             {.smallest_capacity_of_fitting = false, .convergence_limit = kConvergenceLimit})
-      .size();
-}
-
-// Points per second of a sweep.
-double sweep_rate(std::string_view allocator) {
-  std::string text(kSweep);
-  text.replace(text.find("torch"), 5, allocator);
-  const Value document = parse_document(text, "bench.yaml");
-  std::size_t points = 0;
-  const double seconds = median_seconds(5, [&] { points = simulate_sweep(document); });
-  return static_cast<double>(points) / seconds;
-}
-
-constexpr std::string_view kEightDevices =
-    "hardware: [a100-sxm-80gb, a100-sxm-40gb, h100-sxm-80gb, h200-sxm-141gb, v100-sxm-32gb, "
-    "l40s-48gb, rtx-3090-24gb, rtx-4090-24gb]";
-constexpr std::string_view kEightCapacities =
-    "hardware.hbm.capacity: [20GiB, 24GiB, 32GiB, 40GiB, 48GiB, 64GiB, 80GiB, 96GiB]";
-
-// Time of a sweep with one more key of eight values, in times of that without it; the median of
-// pairs.
-double times_of_one(std::string_view key) {
-  std::string text(kSweep);
-  text.insert(text.find("    training.sequence"), fmt::format("    {}\n", key));
-  const Value one = parse_document(std::string(kSweep), "bench.yaml");
-  const Value eight = parse_document(text, "bench.yaml");
-  std::array<double, 5> times{};
-  for (double& time : times) {
-    const double alone = median_seconds(1, [&] { static_cast<void>(simulate_sweep(one)); });
-    time = median_seconds(1, [&] { static_cast<void>(simulate_sweep(eight)); }) / alone;
-  }
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
-}
-
-constexpr std::string_view kSearch = R"(
-version: 1
-name: search
-model: gpt2-xl
-hardware: a100-sxm-80gb
-training: {sequence: 1024}
-sweep:
-  matrix:
-    hardware: [v100-sxm-32gb, h100-sxm-80gb]
-    training.micro_batch: {from: 1, to: 96}
-    policies: [[], [checkpoint_every: {period: 1}], [offload_optimizer]]
-)";
-
 constexpr std::string_view kManyStages = R"(
 version: 1
 name: llama-3.1-405b
@@ -150,24 +77,6 @@ void with_advice(const Environment& environment, std::string_view text) {
   static_cast<void>(simulate_alone(
       document, scenario, environment,
       {.options = {.convergence_limit = kConvergenceLimit, .suggestions = true}}, {}));
-}
-
-struct SearchFigures {
-  double share = 0;    // of all points, those that are simulated
-  double seconds = 0;  // on one thread
-};
-
-SearchFigures search_figures(const Environment& environment, bool every_point) {
-  const Value document = parse_document(std::string(kSearch), "bench.yaml");
-  SearchFigures figures;
-  figures.seconds = median_seconds(1, [&] {
-    const SearchResult found = search(document, environment, 1,
-                                      {.simulation = {.smallest_capacity_of_fitting = false,
-                                                      .convergence_limit = kConvergenceLimit},
-                                       .every_point = every_point});
-    figures.share = static_cast<double>(found.points.size()) / static_cast<double>(found.space());
-  });
-  return figures;
 }
 
 // Returns a run of GPT-2 with 1,536 layers.
@@ -229,20 +138,7 @@ std::vector<Figure> pipeline_figures() {
                        .unit = "s",
                        .required = required});
   }
-  const SearchFigures few = search_figures(environment, false);
-  const SearchFigures all = search_figures(environment, true);
-  figures.push_back({.name = "search.gpt2_xl_points_per_simulation",
-                     .value = 1 / few.share,
-                     .unit = "points",
-                     .required = ">= 10"});
-  figures.push_back({.name = "search.gpt2_xl_times_faster",
-                     .value = all.seconds / few.seconds,
-                     .unit = "times that of every point"});
   for (const std::string_view allocator : {"ideal", "torch"}) {
-    figures.push_back({.name = fmt::format("sweep.gpt2_{}", allocator),
-                       .value = sweep_rate(allocator),
-                       .unit = "points/s",
-                       .required = allocator == "ideal" ? ">= 800" : ">= 550"});
     figures.push_back(
         {.name = fmt::format("pipeline.gpt2_1536_layers_{}", allocator),
          .value = median_seconds(
@@ -250,14 +146,6 @@ std::vector<Figure> pipeline_figures() {
          .unit = "s",
          .required = allocator == "ideal" ? "<= 0.35" : "<= 0.8"});
   }
-  figures.push_back({.name = "sweep.eight_devices",
-                     .value = times_of_one(kEightDevices),
-                     .unit = "times one",
-                     .required = "<= 1.5"});
-  figures.push_back({.name = "sweep.eight_capacities",
-                     .value = times_of_one(kEightCapacities),
-                     .unit = "times one",
-                     .required = "<= 1.3"});
   figures.push_back({.name = "trace.llama_2_7b_chrome",
                      .value = chrome_trace_seconds(environment, torch) * 1e3,
                      .unit = "ms"});
