@@ -46,13 +46,13 @@ const PolicyEntry& context_parallel_entry() {
                                  .path = "policies.context_parallel.size"};
         options.kind = context_parallel_detail::kind_of(
             d.optional_word("kind", context_parallel_detail::kKinds, "ring"));
-        options.divides = ranks_to_divide(context.mesh, MeshDimension::kContext, options.ranks);
+        options.divides = ranks_to_divide(context, MeshDimension::kContext, options.ranks);
         d.finish();
         return std::make_unique<context_parallel_detail::ContextParallel>(std::move(options));
       },
       .mesh =
           [](const Decoder& d, MeshRequest& request) {
-            request.context = d.required<int>("size", between(1, kMostRanks));
+            request.ask(MeshDimension::kContext, d, between(1, kMostRanks));
           }};
   return kEntry;
 }

@@ -41,12 +41,12 @@ const PolicyEntry& expert_parallel_entry() {
                     "imbalance says how many rows a rank receives, and capacity_factor pads them "
                     "to a fixed number; leave one of them out");
         }
-        options.divides = ranks_to_divide(context.mesh, MeshDimension::kExpert, options.ranks);
+        options.divides = ranks_to_divide(context, MeshDimension::kExpert, options.ranks);
         d.finish();
         return std::make_unique<expert_parallel_detail::ExpertParallel>(std::move(options));
       },
       .mesh = [](const Decoder& d,
-                 MeshRequest& request) { request.expert = d.required<int>("size", at_least(1)); }};
+                 MeshRequest& request) { request.ask(MeshDimension::kExpert, d, at_least(1)); }};
   return kEntry;
 }
 

@@ -37,13 +37,13 @@ const PolicyEntry& tensor_parallel_entry() {
                                  .path = "policies.tensor_parallel.size"};
         options.sequence = d.optional<bool>("sequence", false);
         options.pad_vocabulary = d.optional<bool>("pad_vocabulary", true);
-        options.divides = ranks_to_divide(context.mesh, MeshDimension::kTensor, options.ranks);
+        options.divides = ranks_to_divide(context, MeshDimension::kTensor, options.ranks);
         d.finish();
         return std::make_unique<tensor_parallel_detail::TensorParallel>(std::move(options));
       },
       .mesh =
           [](const Decoder& d, MeshRequest& request) {
-            request.tensor = d.required<int>("size", between(1, kMostRanks));
+            request.ask(MeshDimension::kTensor, d, between(1, kMostRanks));
           }};
   return kEntry;
 }

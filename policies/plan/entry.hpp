@@ -8,8 +8,8 @@
 #include <variant>
 
 #include "graph/core/decoder.hpp"
-#include "hwprofiles/mesh.hpp"
 #include "policies/plan/eviction.hpp"
+#include "policies/plan/mesh_request.hpp"
 #include "policies/plan/policy.hpp"
 #include "policies/plan/rewrite.hpp"
 #include "policies/plan/rewrite_context.hpp"
@@ -19,7 +19,7 @@ namespace tidemark {
 struct PlanPolicy;  // policies/solver/plan_policy.hpp
 
 // The number of the interface of policies/plan; a plugin built for another is refused.
-inline constexpr std::uint32_t kPolicyAbi = 30;
+inline constexpr std::uint32_t kPolicyAbi = 31;
 
 using AnyPolicy = std::variant<std::unique_ptr<ForwardRewrite>, std::unique_ptr<TrainingRewrite>,
                                std::unique_ptr<ResidencyPolicy>, std::unique_ptr<SequencePolicy>,
@@ -38,19 +38,6 @@ using AnyPolicy = std::variant<std::unique_ptr<ForwardRewrite>, std::unique_ptr<
   return std::holds_alternative<std::unique_ptr<ForwardRewrite>>(policy) ||
          std::holds_alternative<std::unique_ptr<TrainingRewrite>>(policy);
 }
-
-// The sizes that the policies of a list ask of the mesh. The data ranks are what the number of GPUs
-// leaves.
-struct MeshRequest {
-  int tensor = 1;
-  int context = 1;
-  int pipeline = 1;
-  int expert = 1;  // ranks among the data ranks that share the experts
-  // Replicas that share the parameters' parts; all of them where a policy shards and says no
-  // number.
-  std::optional<int> shard;
-  bool shards = false;
-};
 
 // Describes a policy. Adding one takes a file that defines its entry, its line in the folder's
 // entries.hpp and one in registry.cpp.

@@ -8,6 +8,7 @@
 #include "graph/operators/framework.hpp"
 #include "hwprofiles/device_profile.hpp"
 #include "hwprofiles/mesh.hpp"
+#include "policies/plan/mesh_request.hpp"
 #include "policies/plan/policy_base.hpp"
 
 namespace tidemark {
@@ -34,6 +35,7 @@ class ModelTrial {
 // parameters are only described, and in tests of rewrites that look at none of them.
 struct RewriteContext {
   Mesh mesh;
+  MeshRequest request;  // what the policies ask of it
   const DeviceProfile* device = nullptr;
   const FrameworkRules* framework = nullptr;
   const PrecisionRules* precision = nullptr;

@@ -238,12 +238,12 @@ const PolicyEntry& pipeline_entry() {
           "al. 2023 (zero bubble); Megatron-LM, torchtitan",
       .decode = [](const Decoder& d, const RewriteContext& context) -> AnyPolicy {
         PipelineOptions options = pipeline_detail::decode(d);
-        options.divides = ranks_to_divide(context.mesh, MeshDimension::kPipeline, options.size);
+        options.divides = ranks_to_divide(context, MeshDimension::kPipeline, options.size);
         return std::make_unique<Pipeline>(std::move(options));
       },
       .mesh =
           [](const Decoder& d, MeshRequest& request) {
-            request.pipeline = d.required<int>("size", between(1, pipeline_detail::kMostStages));
+            request.ask(MeshDimension::kPipeline, d, between(1, pipeline_detail::kMostStages));
           }};
   return kEntry;
 }

@@ -30,9 +30,10 @@ inline constexpr std::int64_t kMaxGlobalBatch = std::int64_t{1} << 40;  // sampl
 // `data_ranks`: ranks that each train on samples of their own.
 [[nodiscard]] TrainingOptions decode_training(const Decoder& scenario, const ModelReference& model,
                                               const DeviceProfile& device, int data_ranks = 1);
-// Returns the mesh that hardware.count and the listed policies make of the GPUs.
-[[nodiscard]] Mesh decode_mesh(const Decoder& scenario, const Environment& environment,
-                               const DeviceProfile& device);
+// Returns what the listed policies ask of the mesh.
+[[nodiscard]] MeshRequest mesh_request(const Decoder& scenario, const Environment& environment);
+// Fills mesh and mesh_request, from hardware.count and the listed policies.
+void decode_mesh(const Decoder& scenario, const Environment& environment, Scenario& result);
 // Fills policies and policy_names.
 void decode_policies(const Decoder& scenario, const Environment& environment, Scenario& result);
 // Returns what is wrong with a budget of bytes for a model whose unit was forgotten: "10 bytes hold

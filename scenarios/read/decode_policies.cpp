@@ -132,20 +132,17 @@ void check_budget(const Listed& listed, const Scenario& scenario) {
                   problem);
 }
 
-std::int64_t ranks_of(const MeshRequest& request) {
-  return std::int64_t{request.tensor} * request.context * request.pipeline;
-}
-
 // Throws unless the GPUs can be divided as the policies ask. What the model lets them be divided
 // into is not known yet (scenarios/studies/accepted_sizes.hpp).
 void check_count(const Decoder& hardware, int count, const MeshRequest& request) {
-  const std::int64_t ranks = ranks_of(request);
-  if (count % ranks == 0) return;
+  if (count % request.divided() == 0) return;
+  std::vector<std::string> sizes;
+  for (const MeshDimension dimension : kDividingDimensions)
+    sizes.push_back(fmt::format("{} {}", name_of(dimension), request.size(dimension)));
   hardware.fail_at(
-      "count", fmt::format("{} GPU{} cannot be divided into tensor {} x pipeline {} x context {} = "
-                           "{} ranks, as the policies ask",
-                           count, count == 1 ? "" : "s", request.tensor, request.pipeline,
-                           request.context, ranks));
+      "count",
+      fmt::format("{} GPU{} cannot be divided into {} = {} ranks, as the policies ask", count,
+                  count == 1 ? "" : "s", fmt::join(sizes, " x "), request.divided()));
 }
 
 void check_within(const Decoder& hardware, std::string_view what, int size, std::string_view of,
@@ -166,18 +163,21 @@ std::string forgotten_unit(Bytes budget) {
   return fmt::format("{0} bytes hold no step; is {0}GiB meant?", budget.count);
 }
 
-Mesh decode_mesh(const Decoder& scenario, const Environment& environment,
-                 const DeviceProfile& device) {
+MeshRequest mesh_request(const Decoder& scenario, const Environment& environment) {
   MeshRequest request;
   const Value* list = scenario.value().find("policies");
-  if (list != nullptr && list->is_sequence()) {
-    for (const Decoder& item : scenario.optional_child("policies").items()) {
-      const decode_policies_detail::Listed listed = decode_policies_detail::decode_item(item);
-      const PolicyEntry* entry = environment.policies.find(listed.name);
-      if (entry == nullptr || entry->mesh == nullptr) continue;
-      entry->mesh(Decoder(listed.parameters, "policies." + listed.name), request);
-    }
+  if (list == nullptr || !list->is_sequence()) return request;
+  for (const Decoder& item : scenario.optional_child("policies").items()) {
+    const decode_policies_detail::Listed listed = decode_policies_detail::decode_item(item);
+    const PolicyEntry* entry = environment.policies.find(listed.name);
+    if (entry == nullptr || entry->mesh == nullptr) continue;
+    entry->mesh(Decoder(listed.parameters, "policies." + listed.name), request);
   }
+  return request;
+}
+
+void decode_mesh(const Decoder& scenario, const Environment& environment, Scenario& result) {
+  const MeshRequest request = mesh_request(scenario, environment);
   const Value* given = scenario.value().find("hardware");
   // A bare name has no count; mistakes are reported where the name stands.
   Value alone;
@@ -186,13 +186,19 @@ Mesh decode_mesh(const Decoder& scenario, const Environment& environment,
   const Decoder hardware(is_mapping ? *given : alone, "hardware");
   const int count = hardware.optional<int>("count", 1, between(1, kMaxCount));
   decode_policies_detail::check_count(hardware, count, request);
-  const auto data = static_cast<int>(count / decode_policies_detail::ranks_of(request));
-  const int replicas = data * request.context;
+  const auto data = static_cast<int>(count / request.divided());
+  const int expert = request.size(MeshDimension::kExpert);
+  Mesh::Sizes sizes{};
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    sizes[i] = request.size(static_cast<MeshDimension>(i));
+  const int replicas = data * request.size(MeshDimension::kContext);
   const int shard = request.shards ? request.shard.value_or(replicas) : 1;
   decode_policies_detail::check_within(hardware, "shard", shard, "replicas", replicas);
-  decode_policies_detail::check_within(hardware, "expert", request.expert, "data ranks", data);
-  return mesh_of({data, shard, request.tensor, request.context, request.expert, request.pipeline},
-                 device);
+  decode_policies_detail::check_within(hardware, "expert", expert, "data ranks", data);
+  sizes[static_cast<std::size_t>(MeshDimension::kData)] = data;
+  sizes[static_cast<std::size_t>(MeshDimension::kShard)] = shard;
+  result.mesh = mesh_of(sizes, result.device);
+  result.mesh_request = request;
 }
 
 void decode_policies(const Decoder& scenario, const Environment& environment, Scenario& result) {

@@ -154,7 +154,7 @@ void decode_hardware(const Decoder& scenario, const Environment& environment, Sc
                      "a cost graph does not say which gradients several GPUs would reduce; leave "
                      "count out");
   }
-  result.mesh = decode_mesh(scenario, environment, result.device);
+  decode_mesh(scenario, environment, result);
 }
 
 // Throws for a word such as torch-2.4 where the name of an allocator belongs.

@@ -1,11 +1,9 @@
 #include "scenarios/studies/accepted_sizes.hpp"
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -21,48 +19,11 @@ namespace accepted_sizes_detail {
 namespace {
 
 constexpr int kMostTrials = 8;  // models are built for the smaller or the larger numbers of a key
-constexpr std::array<std::string_view, 3> kDimensions{"tensor_parallel", "context_parallel",
-                                                      "pipeline"};
-
-// A size that a policy of the list gives a dimension.
-struct Given {
-  std::string key;  // "policies.tensor_parallel.size"
-  int size = 1;
-};
-
-// The GPUs of a document, and the sizes that its policies divide them into.
-struct Asked {
-  int count = 1;
-  std::vector<Given> sizes;
-  std::int64_t product = 1;  // of the sizes
-};
 
 int count_of(const Value& document) {
   const Value* hardware = document.find("hardware");
   if (hardware == nullptr || !hardware->is_mapping()) return 1;
   return Decoder(*hardware, "hardware").optional<int>("count", 1, between(1, kMaxCount));
-}
-
-// Throws UserError where a number is none, or out of its range.
-Asked asked_of(const Value& document) {
-  Asked asked{.count = count_of(document)};
-  const Value* policies = document.find("policies");
-  if (policies == nullptr || !policies->is_sequence()) return asked;
-  for (const Value& item : policies->items) {
-    if (!item.is_mapping() || item.entries.size() != 1) continue;
-    const Value::Entry& entry = item.entries.front();
-    for (const std::string_view dimension : kDimensions) {
-      if (entry.key != dimension || !entry.value.is_mapping()) continue;
-      const std::string policy = fmt::format("policies.{}", dimension);
-      const int size = Decoder(entry.value, policy).optional<int>("size", 1, between(1, kMaxCount));
-      asked.sizes.push_back({policy + ".size", size});
-    }
-  }
-  for (const Given& dimension : asked.sizes) {
-    asked.product *= dimension.size;
-    if (asked.product > kMaxCount) break;  // no count is so large; one more size might overflow
-  }
-  return asked;
 }
 
 // Returns the first of the numbers that is accepted for a key.
@@ -85,14 +46,16 @@ std::optional<int> first_accepted(const std::string& key, const std::vector<int>
 UserError with_accepted_sizes(const UserError& error, const Value& document,
                               const Environment& environment) {
   if (error.path() != "hardware.count") return error;
-  Asked asked;
+  int count = 1;
+  MeshRequest asked;
   try {
-    asked = asked_of(document);
+    count = count_of(document);
+    asked = mesh_request(Decoder(document), environment);
   } catch (const UserError&) {
     return error;  // which says what is wrong with the count
   }
-  const auto& [count, given, product] = asked;
-  if (given.empty() || product > kMaxCount || count % product == 0) return error;
+  const std::int64_t product = asked.divided();
+  if (product > kMaxCount || count % product == 0) return error;
   std::vector<std::string> found;
   const auto add = [&](const std::string& key, const std::vector<int>& smaller,
                        const std::vector<int>& larger) {
@@ -103,18 +66,19 @@ UserError with_accepted_sizes(const UserError& error, const Value& document,
     }
     if (!accepted.empty()) found.push_back(fmt::format("{}: {}", key, fmt::join(accepted, " or ")));
   };
-  for (const Given& dimension : given) {
-    if (dimension.size == 1) continue;
-    const std::int64_t others = product / dimension.size;
+  for (const MeshDimension dimension : kDividingDimensions) {
+    const int given = asked.size(dimension);
+    if (given == 1) continue;
+    const std::int64_t others = product / given;
     std::vector<int> smaller;
     std::vector<int> larger;
-    for (int size = dimension.size - 1; size >= 1; --size) {
+    for (int size = given - 1; size >= 1; --size) {
       if (count % (others * size) == 0) smaller.push_back(size);
     }
-    for (int size = dimension.size + 1; size <= count / others; ++size) {
+    for (int size = given + 1; size <= count / others; ++size) {
       if (count % (others * size) == 0) larger.push_back(size);
     }
-    add(dimension.key, smaller, larger);
+    add(asked.key(dimension), smaller, larger);
   }
   const auto below = static_cast<int>(count / product * product);
   const auto above = static_cast<int>(below + product);

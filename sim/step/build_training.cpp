@@ -287,6 +287,7 @@ bool limit_searches(StepSpec& spec, const SearchLimits& limits) {
 
 RewriteContext rewrite_context(const StepSpec& spec) {
   return {.mesh = spec.mesh,
+          .request = spec.mesh_request,
           .device = &spec.device,
           .framework = spec.training.framework,
           .precision = &rules_of(spec.training.precision),

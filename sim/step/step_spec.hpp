@@ -94,7 +94,8 @@ struct StepSpec {
   bool may_detach = true;
   std::vector<Turn> turns;  // of the step; empty for one loss and one optimizer
   DeviceProfile device;
-  Mesh mesh;  // data-parallel ranks; each is equal, so one is simulated
+  Mesh mesh;                 // data-parallel ranks; each is equal, so one is simulated
+  MeshRequest mesh_request;  // of its policies
   TrainingOptions training;
   std::unique_ptr<const AllocatorModel> allocator;          // the device's allocator, never null
   PageLockedMemory page_locked = PageLockedMemory::kExact;  // key host_allocator

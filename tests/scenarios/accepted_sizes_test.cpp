@@ -60,6 +60,16 @@ TEST_SUITE("unit") {
     CHECK(refusal(12, "tensor_parallel: {size: 2}, pipeline: {size: 6}").empty());
     CHECK(refusal(15, "pipeline: {size: 5}").find("write a size of 3, split") != std::string::npos);
     CHECK(ends(refusal(10, "context_parallel: {size: 5}"), "or a size of 2"));
+    // Groups of 4 shards are left on 20 GPUs by a size of 1 or 5 only, and 12 layers divide by 4.
+    CHECK(ends(refusal(20, "pipeline: {size: 5}, fsdp"),
+               "write a size of 4, split: balanced or the number of layers of each: split: [...]"));
+    CHECK(ends(refusal(20, "pipeline: {size: 5}, fsdp: {shard: 4}"),
+               "write a size of 1, split: balanced or the number of layers of each: split: [...]"));
+    CHECK(refusal(20, "pipeline: {size: 1}, fsdp: {shard: 4}").empty());
+    CHECK(refusal(20, "pipeline: {size: 4}, fsdp: {shard: 4}").find("write 1 or 5") !=
+          std::string::npos);
+    // A size that leaves the shards of 2 is suggested, where 3 divides the heads and not the GPUs.
+    CHECK(ends(refusal(16, "tensor_parallel: {size: 8}, fsdp: {shard: 2}"), "write a size of 4"));
     CHECK(ends(refusal(8, "expert_parallel: {size: 8}",
                        "preset: llama, layers: 1, width: 32, heads: 2, ffn: 32, vocab: 64, "
                        "experts: 12"),
