@@ -131,6 +131,14 @@ void refuse_cross_attention(const Decoder& config) {
                  "the model without it");
 }
 
+void remark_on_router_loss(const Decoder& config, Graph& graph) {
+  // transformers adds load_balancing_loss_func to the loss where this is true.
+  if (!config.optional<bool>("output_router_logits", false)) return;
+  graph.remarks.emplace_back(
+      "output_router_logits of the model's file adds the routers' auxiliary loss in transformers, "
+      "which is not simulated: the memory and time of its expert masks are left out");
+}
+
 std::string hf_class(const Decoder& config, std::span<const std::string_view> known) {
   const std::vector<std::string> classes = config.list<std::string>("architectures");
   if (classes.empty()) return std::string(known.front());

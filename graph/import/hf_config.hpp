@@ -94,11 +94,10 @@ struct HfArchitecture {
 // Throws UserError for a decoder that reads an encoder's results: its blocks have a second
 // attention.
 void refuse_cross_attention(const Decoder& config);
+// Remarks on a config that asks for the auxiliary loss of its routers, which is not built.
+void remark_on_router_loss(const Decoder& config, Graph& graph);
 // Returns the class that `architectures` names; the first of `known` when the config has none.
 // Throws at the key when it is not known.
-// Throws UserError for a decoder that reads an encoder's results: its blocks have a second
-// attention.
-void refuse_cross_attention(const Decoder& config);
 [[nodiscard]] std::string hf_class(const Decoder& config, std::span<const std::string_view> known);
 
 // Returns the name in models/language.hpp ("new_gelu") of an activation that Hugging Face names

@@ -1,6 +1,6 @@
 // model_type mixtral: transformers/models/mixtral/modeling_mixtral.py (before 4.56, where every
-// expert is a module of its own). The auxiliary loss of the router is off, as in the published
-// configs.
+// expert is a module of its own). The auxiliary loss of the router, off in the published
+// configs, is left out and remarked on.
 #include <cstdint>
 #include <string>
 
@@ -16,7 +16,9 @@ Graph build_hf_mixtral(const Decoder& config, const std::string& name,
   mixtral.experts = config.required<std::int64_t>("num_local_experts", up_to(kMaxExperts));
   mixtral.experts_per_token =
       config.required<std::int64_t>("num_experts_per_tok", up_to(mixtral.experts));
-  return build_llama(mixtral, name, options);
+  Graph graph = build_llama(mixtral, name, options);
+  remark_on_router_loss(config, graph);
+  return graph;
 }
 
 }  // namespace tidemark

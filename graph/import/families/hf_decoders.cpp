@@ -212,7 +212,7 @@ Graph build_hf_qwen3(const Decoder& config, const std::string& name, const Model
 }
 
 // Defaults are those of configuration_qwen3_moe.py. The loss of the router, which a config asks for
-// with output_router_logits, is left out.
+// with output_router_logits, is left out and remarked on.
 Graph build_hf_qwen3_moe(const Decoder& config, const std::string& name,
                          const ModelOptions& options) {
   DecoderConfig qwen = hf_decoders_detail::qwen3_sizes(config, qwen3_moe_defaults(), 0);
@@ -232,7 +232,9 @@ Graph build_hf_qwen3_moe(const Decoder& config, const std::string& name,
                                                   block, layers));
   }
   qwen.normalises_experts = config.optional<bool>("norm_topk_prob", false);
-  return hf_decoders_detail::built(config, qwen, name, options);
+  Graph graph = hf_decoders_detail::built(config, qwen, name, options);
+  if (qwen.experts > 0) remark_on_router_loss(config, graph);
+  return graph;
 }
 
 Graph build_hf_stablelm(const Decoder& config, const std::string& name,

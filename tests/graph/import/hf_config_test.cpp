@@ -141,6 +141,26 @@ TEST_SUITE("unit") {
     CHECK(import(with(kGpt2, "quantization_config", "[1]")).remarks.size() == 1);
   }
 
+  TEST_CASE("the routers' auxiliary loss is remarked on where a config asks for it") {
+    std::string mixtral = with(kLlama, "model_type", "\"mixtral\"");
+    mixtral = with(mixtral, "num_local_experts", "3");
+    mixtral = with(mixtral, "num_experts_per_tok", "2");
+    std::string qwen = with(kLlama, "model_type", "\"qwen3_moe\"");
+    qwen = with(qwen, "num_experts", "4");
+    qwen = with(qwen, "num_experts_per_tok", "2");
+    for (const std::string& moe : {mixtral, qwen}) {
+      CAPTURE(moe);
+      CHECK(import(moe).remarks.empty());
+      CHECK(import(with(moe, "output_router_logits", "false")).remarks.empty());
+      const auto remarks = import(with(moe, "output_router_logits", "true")).remarks;
+      REQUIRE(remarks.size() == 1);
+      CHECK(remarks.front().starts_with("output_router_logits of the model's file"));
+    }
+    // A model without experts has no routers.
+    const std::string dense = with(qwen, "num_experts", "0");
+    CHECK(import(with(dense, "output_router_logits", "true")).remarks.empty());
+  }
+
   TEST_CASE("activations are composed where transformers composes them") {
     // NewGELUActivation has one tanh and one pow per layer.
     CHECK(count_of(import(std::string(kGpt2)), "tanh") == 2);
