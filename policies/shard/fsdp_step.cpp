@@ -112,6 +112,29 @@ std::int64_t ShardedStep::flat_elements(const Unit& unit, ParameterId id) const 
   return (packed + element - 1) / element;
 }
 
+// Throws UserError where PyTorch cannot put a unit's codes of quantised weights into its flat
+// parameter: bitsandbytes packs those of 4 bits into its type alone, and a conversion of the flat
+// parameter's elements would take them for numbers.
+void ShardedStep::check_codes(const Unit& unit) const {
+  for (const ParameterId id : unit.codes) {
+    const Parameter& codes = graph_.parameters[id];
+    if (codes.dtype != DType::kNf4 && codes.dtype != DType::kFp4) {
+      throw UserError({}, "policies.fsdp.version",
+                      fmt::format("'{}' has quantised weights in {} ({}), which PyTorch refuses in "
+                                  "a flat parameter (Cannot flatten integer dtype tensors); write "
+                                  "version: 2, or quantise to nf4 or fp4",
+                                  unit.name, name_of(codes.dtype), codes.name));
+    }
+    if (unit.compute == unit.kept_as) continue;
+    throw UserError(
+        {}, "policies.fsdp.param_dtype",
+        fmt::format("the flat parameter of '{0}' is in {1} and holds codes of quantised "
+                    "weights ({2}), which a conversion to {3} destroys; leave "
+                    "param_dtype out, write training.precision: {3}, or version: 2",
+                    unit.name, name_of(unit.kept_as), codes.name, name_of(unit.compute)));
+  }
+}
+
 // Throws UserError where PyTorch cannot put the parameters of a unit into one flat parameter, for
 // their types. Codes of quantised weights are packed into the type of the others.
 void ShardedStep::check_types(const Unit& unit) const {
@@ -153,6 +176,7 @@ void ShardedStep::lay_out_flat(const ShardUnit& unit, Unit& made) {
   const std::int64_t align = alignment_of(made);
   std::copy_if(unit.parameters.begin(), unit.parameters.end(), std::back_inserter(made.codes),
                [&](ParameterId id) { return is_codes(graph_.parameters[id]); });
+  check_codes(made);
   std::int64_t total = 0;
   std::int64_t held = 0;
   for (const ParameterId id : unit.parameters) {

@@ -101,6 +101,7 @@ class ShardedStep {
   [[nodiscard]] DType kept_type(const Parameter& parameter) const;
   [[nodiscard]] bool is_codes(const Parameter& parameter) const;
   [[nodiscard]] std::int64_t flat_elements(const Unit& unit, ParameterId id) const;
+  void check_codes(const Unit& unit) const;
   void check_types(const Unit& unit) const;
   [[nodiscard]] std::int64_t alignment_of(const Unit& unit) const;
   [[nodiscard]] Elements updated_elements(const Unit& unit) const;

@@ -154,6 +154,33 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("a flat parameter takes codes that it neither converts nor has as integers") {
+    const auto fsdp = [](const std::string& base, const std::string& keys) {
+      return fmt::format("lora: {{rank: 8, base: {}, targets: [q_proj]}}, fsdp: {{{}}}", base,
+                         keys);
+    };
+    const std::string whole = "precision: fp32";
+    const std::string half = "precision: bf16";
+    // fp32 elements that hold codes cannot become bf16, and bf16 ones stay as they are.
+    for (const char* units : {"", ", trained_units: each"}) {
+      CAPTURE(units);
+      const std::string casts = std::string("version: 1, param_dtype: bf16") + units;
+      CHECK(refusal(fsdp("nf4", casts), whole).find("policies.fsdp.param_dtype: ") !=
+            std::string::npos);
+      CHECK(refusal(fsdp("nf4", std::string("version: 1") + units), whole).empty());
+      CHECK(refusal(fsdp("nf4", std::string("version: 2, param_dtype: bf16") + units), whole)
+                .empty());
+      CHECK(refusal(
+                "lora: {rank: 8, base: nf4, dtype: bf16, targets: [q_proj]}, fsdp: {" + casts + "}",
+                half)
+                .empty());
+      // "Cannot flatten integer dtype tensors", and bitsandbytes stores 8 bits as int8 alone.
+      CHECK(refusal(fsdp("int8", std::string("version: 1") + units), whole)
+                .find("policies.fsdp.version: ") != std::string::npos);
+      CHECK(refusal(fsdp("int8", std::string("version: 2") + units), whole).empty());
+    }
+  }
+
   TEST_CASE("a copy of modules_to_save is a module, and a unit with trained_units: each") {
     for (const char* module : {"embed_tokens", "norm", "lm_head"}) {
       for (const char* version : {"version: 1", "version: 2"}) {
