@@ -46,37 +46,49 @@ void ShardedStep::add_secondary(Unit& unit) {
   }
 }
 
+// Returns the bytes that a gather of the unit brings together, padding included. Tensors of
+// different types, as codes of quantised weights among others, are gathered as bytes
+// (_get_param_all_gather_inputs in fully_shard/_fsdp_collectives.py).
+Bytes ShardedStep::gathered_bytes(const Unit& unit) const {
+  if (flat()) return bytes_of(unit.compute, Elements(unit.stored.count * unit.ranks.shard));
+  Bytes whole;
+  for (const StorageId full : unit.full)
+    whole += graph_.storages[full].bytes;
+  return whole;
+}
+
 // Adds a gather among `ranks` consecutive ranks, each of which has `sources`.
 OperatorId ShardedStep::gather_from(Unit& unit, const std::vector<StorageId>& sources, int ranks) {
-  const Elements whole(unit.gathered_elements.count * unit.ranks.shard);
+  const Bytes whole = gathered_bytes(unit);
+  const std::int64_t element = bytes_of(unit.compute, Elements(1)).count;
+  const auto elements = [&](Bytes bytes) {
+    return Elements((bytes.count + element - 1) / element);
+  };
   std::vector<Touch> touches;
-  Elements held;
-  for (const StorageId shard : sources) {
+  for (const StorageId shard : sources)
     touches.push_back({shard, Access::kRead});
-    held += graph_.storages[shard].elements;
-  }
   // ZeRO gathers a single parameter in place, and several into a flat tensor first.
   const bool in_place = flat() || (options_.zero != nullptr && unit.full.size() == 1);
   // The shards in the type of compute, dropped when the gather has been issued. Version 2 copies
   // them together in any case.
   if (options_.zero == nullptr && (!flat() || unit.compute != unit.kept_as)) {
     touches.push_back(
-        {add_buffer(unit.name + ".gather_input", unit.compute, held), Access::kCreate});
+        {add_buffer(unit.name + ".gather_input", unit.compute, elements(whole / ranks)),
+         Access::kCreate});
   }
   if (in_place) {
     for (const StorageId full : unit.full)
       touches.push_back({full, Access::kCreate});
   } else {
     if (!unit.gathered.valid()) {
-      unit.gathered = add_buffer(unit.name + ".gather_output", unit.compute, whole);
+      unit.gathered = add_buffer(unit.name + ".gather_output", unit.compute, elements(whole));
       graph_.storages[unit.gathered].one_per_rank = true;
     }
     touches.push_back({unit.gathered, Access::kCreate});
   }
-  const OperatorId gather =
-      add_collective(graph_, CollectiveKind::kAllGather, MeshDimension::kShard, Phase::kForward,
-                     unit.compute, bytes_of(unit.compute, whole), touches,
-                     taking_part(ranks, MeshDimension::kShard), ranks < unit.ranks.shard);
+  const OperatorId gather = add_collective(
+      graph_, CollectiveKind::kAllGather, MeshDimension::kShard, Phase::kForward, unit.compute,
+      whole, touches, taking_part(ranks, MeshDimension::kShard), ranks < unit.ranks.shard);
   graph_.operators[gather].part = OperatorPart::kGather;
   return gather;
 }

@@ -190,7 +190,7 @@ void ShardedStep::lay_out_flat(const ShardUnit& unit, Unit& made) {
     if (graph_.parameters[id].gradient.valid()) made.made.push_back(graph_.parameters[id].gradient);
   }
   const int ranks = made.ranks.shard;
-  made.stored = made.gathered_elements = Elements((total + ranks - 1) / ranks);
+  made.stored = Elements((total + ranks - 1) / ranks);
   const Elements padding(made.stored.count * ranks - held);
   if (padding.count > 0) {
     made.full.push_back(add_tensor(graph_, unit.name + ".padding", made.compute, padding,
@@ -226,7 +226,6 @@ void ShardedStep::lay_out_each(const ShardUnit& unit, Unit& made) {
       graph_.storages[full].one_per_rank = false;
     } else {
       made.full.push_back(full);
-      made.gathered_elements += rows.stored;
     }
     made.stored += rows.stored;
     made.shards.push_back(add_kept(graph_, parameter.name + ".shard", kept_as, rows.stored, role));

@@ -71,7 +71,6 @@ class ShardedStep {
     bool secondary_only = false;
     std::vector<StorageId> made;  // gradients of full size
     Elements stored;              // elements of this rank's shards, padding included
-    Elements gathered_elements;   // those of them that a gather sends
     Elements reduced;             // the same of trained parameters
     StorageId gradient;           // the sharded gradients; invalid without trained parameters
     DType reduce_type = DType::kFloat32;
@@ -113,6 +112,7 @@ class ShardedStep {
   [[nodiscard]] std::vector<OperatorId> gathered_forward(const std::vector<OperatorId>& part,
                                                          bool first);
   void add_gathers(Unit& unit);
+  [[nodiscard]] Bytes gathered_bytes(const Unit& unit) const;
   [[nodiscard]] OperatorId gather_from(Unit& unit, const std::vector<StorageId>& sources,
                                        int ranks);
   [[nodiscard]] std::optional<int> secondary_ranks(const Unit& unit) const;

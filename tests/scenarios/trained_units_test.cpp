@@ -154,6 +154,23 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("fully_shard gathers codes packed, two of NF4 in a byte") {
+    const auto gathered = [](const std::string& base) {
+      const PointResult point =
+          llama(2, "lora: {rank: 8, targets: [q_proj]" + base + "}, fsdp: {version: 2}");
+      Bytes bytes;
+      for (const Communication& used : point.communication) {
+        if (used.kind == CollectiveKind::kAllGather) bytes += used.bytes;
+      }
+      return bytes.count;
+    };
+    // The blocks, in which alone are codes, are gathered in forward and in backward; half a byte
+    // stands for 4 of fp32, and one for 4.
+    const std::int64_t codes = 3 * (4 * 64 * 64 + 3 * 64 * 128);
+    CHECK(2 * (gathered("") - gathered(", base: nf4")) == 2 * codes * (8 - 1));
+    CHECK(gathered("") - gathered(", base: int8") == 2 * codes * (4 - 1));
+  }
+
   TEST_CASE("a flat parameter takes codes that it neither converts nor has as integers") {
     const auto fsdp = [](const std::string& base, const std::string& keys) {
       return fmt::format("lora: {{rank: 8, base: {}, targets: [q_proj]}}, fsdp: {{{}}}", base,
