@@ -61,6 +61,8 @@ class OptimizerInBackward final : public TrainingRewrite {
   [[nodiscard]] std::string_view name() const override { return "optimizer_in_backward"; }
   [[nodiscard]] bool acts_in_evaluation(bool /*computes_loss*/) const override { return false; }
   [[nodiscard]] TrainingStage stage() const override { return TrainingStage::kPlace; }
+  // It decides nothing once the step is there.
+  [[nodiscard]] bool decides_by_structure() const override { return true; }
   void apply(TrainingGraph& graph, const RewriteContext& context) const override {
     if (graph.trained.empty()) return;
     check_goes_together(graph, context);

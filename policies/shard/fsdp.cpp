@@ -128,6 +128,8 @@ class Fsdp final : public TrainingRewrite {
   [[nodiscard]] TrainingStage stage() const override { return TrainingStage::kPartition; }
   [[nodiscard]] bool reduces_gradients() const override { return true; }
   [[nodiscard]] int gather_ranks() const override { return options_.backward_ranks.value_or(1); }
+  // It gathers one unit ahead, whatever its size.
+  [[nodiscard]] bool decides_by_structure() const override { return update_ == nullptr; }
   [[nodiscard]] std::optional<DType> compute_dtype() const override { return options_.param_dtype; }
   void apply(TrainingGraph& graph, const RewriteContext& context) const override {
     shard_fully(graph, options_, context);

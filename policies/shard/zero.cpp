@@ -168,6 +168,10 @@ class Zero final : public TrainingRewrite {
   [[nodiscard]] TrainingStage stage() const override { return TrainingStage::kPartition; }
   [[nodiscard]] bool reduces_gradients() const override { return true; }
   [[nodiscard]] int gather_ranks() const override { return options_.secondary_ranks.value_or(1); }
+  // Stage 3 gathers as many elements ahead as its bucket holds.
+  [[nodiscard]] bool decides_by_structure() const override {
+    return options_.stage < 3 && update_ == nullptr;
+  }
   void apply(TrainingGraph& graph, const RewriteContext& context) const override {
     shard_states(graph, options_, context);
   }

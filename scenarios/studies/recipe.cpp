@@ -9,19 +9,11 @@
 #include "graph/core/errors.hpp"
 #include "graph/ir/convolutions.hpp"
 #include "graph/operators/known_families.hpp"
-#include "scenarios/read/global_batch.hpp"
-#include "scenarios/read/short_form.hpp"
-#include "scenarios/studies/parallel.hpp"
-#include "sim/step/simulate.hpp"
+#include "scenarios/studies/recipe_search.hpp"
 
 namespace tidemark {
 namespace recipe_detail {
 namespace {
-
-struct Combination {
-  RecipeMethod method = RecipeMethod::kFull;
-  std::vector<Measure> measures;
-};
 
 // Returns all subsets of some measures in their order, smallest first.
 std::vector<std::vector<Measure>> subsets(const std::vector<std::optional<Measure>>& measures) {
@@ -93,8 +85,8 @@ void check_method(RecipeMethod method, RecipeMethod own, const TrainedModel& mod
 }
 
 // `own` is what the scenario trains as it is.
-std::vector<Combination> combinations_of(RecipeMethod method, RecipeMethod own,
-                                         const Measures& measures) {
+std::vector<RecipeCombination> combinations_of(RecipeMethod method, RecipeMethod own,
+                                               const Measures& measures) {
   std::vector<std::vector<Measure>> states{{}};
   if (method == own) {
     states.clear();
@@ -117,14 +109,15 @@ std::vector<Combination> combinations_of(RecipeMethod method, RecipeMethod own,
     return {};
   }
   const bool goes_unsharded = measures.optimizer_in_backward().has_value();
-  std::vector<Combination> result;
+  std::vector<RecipeCombination> result;
   for (const std::vector<Measure>& state : states) {
     const bool in_autocast =
         !takes(state, MeasureKind::kPrecision) && !takes(state, MeasureKind::kAdapters);
     for (const std::vector<Measure>& less :
          subsets({measures.recompute(method == RecipeMethod::kFull), measures.fused_loss(),
                   measures.sharding(in_autocast)})) {
-      Combination& made = result.emplace_back(Combination{.method = method, .measures = state});
+      RecipeCombination& made =
+          result.emplace_back(RecipeCombination{.method = method, .measures = state});
       made.measures.insert(made.measures.end(), less.begin(), less.end());
       if (!goes_unsharded && takes(made.measures, MeasureKind::kOptimizerInBackward) &&
           !takes(made.measures, MeasureKind::kSharding)) {
@@ -133,78 +126,6 @@ std::vector<Combination> combinations_of(RecipeMethod method, RecipeMethod own,
     }
   }
   return result;
-}
-
-// Simulates one combination with growing micro-batches.
-class Search {
- public:
-  Search(const Value& document, const Environment& environment, const Measures& measures,
-         std::vector<std::int64_t> micro_batches)
-      : document_(without_global_batch(document)),
-        environment_(environment),
-        measures_(measures),
-        micro_batches_(std::move(micro_batches)) {}
-
-  // Returns the micro-batches that fit, else the smallest one; none where the combination cannot be
-  // had.
-  [[nodiscard]] std::vector<Recipe> tried(const Combination& combination) const {
-    std::vector<Recipe> made;
-    try {
-      for (const std::int64_t batch : micro_batches_) {
-        Recipe recipe = simulated(combination, batch);
-        const bool fits = recipe.point.status == PointStatus::kFits;
-        if (fits || made.empty()) made.push_back(std::move(recipe));
-        if (!fits) break;
-      }
-    } catch (const UserError&) {
-      return made;
-    }
-    return made;
-  }
-
- private:
-  [[nodiscard]] Recipe simulated(const Combination& combination, std::int64_t batch) const {
-    Recipe recipe{.method = combination.method,
-                  .measures = combination.measures,
-                  .micro_batch = batch,
-                  .overrides = measures_.overrides(combination.measures)};
-    recipe.overrides.push_back(
-        {"training.micro_batch", text_value(fmt::to_string(batch), Location{})});
-    Value document = document_;
-    for (const Override& change : recipe.overrides)
-      apply_override(document, change);
-    const Scenario scenario = trial_scenario(document, environment_);
-    recipe.point = simulate(scenario, build_training(scenario),
-                            {.smallest_capacity = false, .largest_tensors = 0});
-    return recipe;
-  }
-
-  Value document_;
-  const Environment& environment_;
-  const Measures& measures_;
-  std::vector<std::int64_t> micro_batches_;
-};
-
-// Returns 1, 2, 4, ... `largest`, or the one micro-batch that the file of a graph fixes.
-std::vector<std::int64_t> micro_batches_of(const Value& document, const Environment& environment,
-                                           const TrainingGraph& training, std::int64_t largest) {
-  const auto can_be = [&](std::int64_t batch) {
-    Value changed = without_global_batch(document);
-    apply_override(changed,
-                   {"training.micro_batch", text_value(fmt::to_string(batch), Location{})});
-    try {
-      static_cast<void>(build_training(decode_scenario(changed, environment)));
-      return true;
-    } catch (const UserError&) {
-      return false;
-    }
-  };
-  // A file whose constants hold its own batch can be built for no other, and does not say so.
-  if (training.fixes_samples || !can_be(1)) return {training.samples};
-  std::vector<std::int64_t> doubling;
-  for (std::int64_t batch = 1; batch <= largest; batch *= 2)
-    doubling.push_back(batch);
-  return doubling;
 }
 
 std::size_t changes_of(const Recipe& recipe) {
@@ -319,23 +240,20 @@ Recipes find_recipes(const Value& document, const Environment& environment,
   const Scenario scenario = decode_scenario(document, environment);
   const TrainedModel model = build_training(scenario);
   const Measures measures(document, scenario, model);
-  std::vector<recipe_detail::Combination> combinations;
+  std::vector<RecipeCombination> combinations;
   const RecipeMethod own = recipe_detail::method_of(model.training);
   const bool adapts = recipe_detail::takes_adapters(model.training);
   for (const RecipeMethod method : methods) {
     if (methods.size() == 1) recipe_detail::check_method(method, own, model);
     const bool other = method != own && (own != RecipeMethod::kFull || !adapts);
     if (other) continue;
-    std::vector<recipe_detail::Combination> more =
-        recipe_detail::combinations_of(method, own, measures);
+    std::vector<RecipeCombination> more = recipe_detail::combinations_of(method, own, measures);
     std::move(more.begin(), more.end(), std::back_inserter(combinations));
   }
-  const recipe_detail::Search search(
+  const RecipeSearch search(
       document, environment, measures,
-      recipe_detail::micro_batches_of(document, environment, model.training, largest_micro_batch));
-  std::vector<std::vector<Recipe>> found(combinations.size());
-  for_each_parallel(combinations.size(), threads,
-                    [&](std::size_t i) { found[i] = search.tried(combinations[i]); });
+      micro_batches_of(document, environment, model.training, largest_micro_batch));
+  std::vector<std::vector<Recipe>> found = search.try_all(combinations, threads);
 
   Recipes result{.combinations = combinations.size()};
   std::vector<recipe_detail::Candidate> fitting;

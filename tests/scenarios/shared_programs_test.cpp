@@ -219,14 +219,16 @@ struct Settings {
   std::string policies;
   std::string framework;
   std::string more;  // of training
+  int gpus = 1;
 };
 
 std::string document_of(const Settings& settings, const char* gpu, int micro_batch, int size) {
   return fmt::format(
-      "{{model: {}, hardware: {}, allocator: torch, training: {{micro_batch: {}, {}: {}, "
-      "framework: {}{}}}, policies: [{}]}}",
-      settings.model, gpu, micro_batch, is_language(settings.model) ? "sequence" : "image", size,
-      settings.framework, settings.more, settings.policies);
+      "{{model: {}, hardware: {{gpu: {}, count: {}}}, allocator: torch, training: {{micro_batch: "
+      "{}, {}: {}, framework: {}{}}}, policies: [{}]}}",
+      settings.model, gpu, settings.gpus, micro_batch,
+      is_language(settings.model) ? "sequence" : "image", size, settings.framework, settings.more,
+      settings.policies);
 }
 
 struct Shared {
@@ -339,6 +341,21 @@ TEST_SUITE("property") {
         CHECK(taken.plans >= 8);
         CHECK(taken.plans == taken.programs);
       }
+    }
+  }
+
+  TEST_CASE("ranks that shard by units, or by stages that gather nothing, share programs, too") {
+    std::mt19937 rng(7);
+    for (const char* policies :
+         {"fsdp", "fsdp: {version: 1}", "fsdp, checkpoint_every", "fsdp, optimizer_in_backward",
+          "fsdp: {reshard_after_forward: false, prefetch: post}", "zero: {stage: 1}",
+          "zero: {stage: 2}, checkpoint_every"}) {
+      CAPTURE(policies);
+      const Settings settings{
+          .model = kModels[0], .policies = policies, .framework = "torch-2.4-cuda", .gpus = 4};
+      const Shared taken = compare_steps(settings, rng, 12);
+      CHECK(taken.plans >= 8);
+      CHECK(taken.plans == taken.programs);
     }
   }
 
