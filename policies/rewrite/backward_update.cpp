@@ -17,16 +17,18 @@ struct Place {
   std::size_t update = 0;
 };
 
-// Returns the operator of AccumulateGrad that copies a gradient, if one does.
-OperatorId copy_of(const TrainingGraph& graph, const std::vector<OperatorId>& part,
-                   StorageId gradient) {
+// By gradient: the first operator of AccumulateGrad in `part` that copies it; invalid if none does.
+IdVector<StorageId, OperatorId> gradient_copies(const TrainingGraph& graph,
+                                                const std::vector<OperatorId>& part) {
+  IdVector<StorageId, OperatorId> copies(graph.storages.size());
   for (const OperatorId id : part) {
     if (graph.operators[id].part != OperatorPart::kCopyGradient) continue;
     for (const Touch& touch : graph.touches_of(id)) {
-      if (touch.storage == gradient && touch.access == Access::kCreate) return id;
+      OperatorId& copy = copies[touch.storage];
+      if (touch.access == Access::kCreate && !copy.valid()) copy = id;
     }
   }
-  return {};
+  return copies;
 }
 
 // AccumulateGrad nodes run one after another when the node before them has returned; a copy is a
@@ -52,9 +54,9 @@ std::vector<Place> places_of(const TrainingGraph& graph, const std::vector<Opera
   const auto copies = [&](std::size_t at) {
     return graph.operators[part[at]].part == OperatorPart::kCopyGradient;
   };
+  const IdVector<StorageId, OperatorId> copied = gradient_copies(graph, part);
   for (std::size_t i = 0; i < places.size(); ++i) {
-    const StorageId gradient = gradients[places[i].update];
-    const OperatorId copy = copy_of(graph, part, gradient);
+    const OperatorId copy = copied[gradients[places[i].update]];
     std::size_t& after = places[i].after;
     const NodeId node = graph.operators[part[after]].node;
     while (after > 0 && copies(after) && part[after] != copy &&
@@ -85,10 +87,11 @@ void free_gradients(TrainingGraph& graph, const std::vector<TensorUpdate>& updat
     return freed[hold.storage] != 0 && zero_grad[hold.until] != 0;
   });
   if (!graph.has_frames) return;
+  const IdVector<StorageId, OperatorId> copied = gradient_copies(graph, part);
   for (const TensorUpdate& update : updates) {
     const OperatorId until = update.step.back();
     graph.holds.push_back({update.tensor->gradient, {}, until, HoldKind::kSaved});
-    const OperatorId copy = copy_of(graph, part, update.tensor->gradient);
+    const OperatorId copy = copied[update.tensor->gradient];
     if (!copy.valid()) continue;
     for (const Touch& touch : graph.touches_of(copy)) {
       if (touch.access == Access::kRead && !graph.storages[touch.storage].persistent)
