@@ -1,13 +1,16 @@
 #include "policies/adapt/distill.hpp"
 
 #include <algorithm>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "graph/core/errors.hpp"
+#include "graph/core/words.hpp"
 #include "graph/operators/family.hpp"
 #include "graph/rewrite/graph_copy.hpp"
 #include "policies/adapt/append_model.hpp"
@@ -32,6 +35,45 @@ std::vector<TensorId> block_results(const Graph& graph, int blocks) {
       made_in[out] = block;
   }
   return results;
+}
+
+bool is_in_module(std::string_view layer, std::string_view module) {
+  return layer.starts_with(module) &&
+         (layer.size() == module.size() || layer[module.size()] == '.');
+}
+
+// Returns the result of a module: the last tensor it makes that a node outside reads, or makes at
+// all. Throws UserError for a name that is no module's.
+TensorId module_result(const Graph& graph, const std::string& module, const Hint& hint,
+                       std::string_view key) {
+  IdVector<TensorId, char> made_inside;
+  made_inside.assign(graph.tensors.size(), 0);
+  TensorId result;
+  TensorId last;
+  for (const Node& node : graph.nodes) {
+    const bool inside = node.layer.valid() && is_in_module(graph.layers[node.layer].name, module);
+    for (TensorId in : node.inputs) {
+      if (inside || !in.valid() || made_inside[in] == 0) continue;
+      if (!result.valid() || in > result) result = in;
+    }
+    for (TensorId out : node.outputs) {
+      made_inside[out] = inside ? 1 : 0;
+      if (inside) last = out;
+    }
+  }
+  if (result.valid()) return result;
+  if (last.valid()) return last;
+  std::set<std::string> modules;
+  for (const Layer& layer : graph.layers) {
+    for (std::size_t dot = layer.name.find('.'); dot != std::string::npos;
+         dot = layer.name.find('.', dot + 1))
+      modules.insert(layer.name.substr(0, dot));
+    modules.insert(layer.name);
+  }
+  const std::vector<std::string> names(modules.begin(), modules.end());
+  throw UserError(hint.location, fmt::format("policies.distill.hints.{}", key),
+                  fmt::format("'{}' has no module {}{}", graph.name, quoted_excerpt(module),
+                              did_you_mean(module, names)));
 }
 
 bool contains(const std::vector<TensorId>& tensors, TensorId tensor) {
@@ -69,7 +111,7 @@ class Distillation {
       Graph& graph = copy.result();
       layer_ = node.layer;
       TensorId loss = graph.output(kept);
-      if (!options_.features) loss = add(graph, "scale", {loss});
+      if (options_.logits) loss = add(graph, "scale", {loss});
       loss = add(graph, "add", {distance_, loss});
       copy.replace(id, std::vector<TensorId>{loss});
       const NodeId last(graph.nodes.size() - 1);
@@ -94,9 +136,13 @@ class Distillation {
     teacher_logits_ = appended.tensor[teacher_.logits];
     held_.push_back(teacher_logits_);
     if (!options_.features) return;
-    for (TensorId result : block_results(teacher_, teacher_.blocks)) {
-      teacher_blocks_.push_back(appended.tensor[result]);
-      held_.push_back(teacher_blocks_.back());
+    std::vector<TensorId> results;
+    for (const Hint& hint : options_.hints)
+      results.push_back(module_result(teacher_, hint.teacher, hint, "teacher"));
+    if (options_.hints.empty()) results = block_results(teacher_, teacher_.blocks);
+    for (TensorId result : results) {
+      teacher_features_.push_back(appended.tensor[result]);
+      held_.push_back(teacher_features_.back());
     }
   }
 
@@ -111,7 +157,22 @@ class Distillation {
   }
 
   void add_loss(GraphCopy& copy) {
-    if (options_.features) return compare_blocks(copy);
+    if (options_.logits) compare_logits(copy);
+    if (!options_.features) return;
+    if (options_.hints.empty()) return compare_blocks(copy);
+    for (std::size_t i = 0; i < options_.hints.size(); ++i) {
+      const Hint& hint = options_.hints[i];
+      const TensorId result = module_result(student_, hint.student, hint, "student");
+      add_distance(copy.result(),
+                   compare(copy.result(), hint.student, copy.at(result), teacher_features_[i]));
+    }
+  }
+
+  void add_distance(Graph& graph, TensorId error) {
+    distance_ = distance_.valid() ? add(graph, "add", {distance_, error}) : error;
+  }
+
+  void compare_logits(GraphCopy& copy) {
     Graph& graph = copy.result();
     const Attributes classes{{"axis", std::int64_t{1}}};
     const TensorId student = rows(graph, copy.at(student_.logits));
@@ -148,38 +209,40 @@ class Distillation {
   void compare_blocks(GraphCopy& copy) {
     Graph& graph = copy.result();
     const std::vector<TensorId> blocks = block_results(student_, student_.blocks);
-    if (blocks.empty() || teacher_blocks_.empty()) {
+    if (blocks.empty() || teacher_features_.empty()) {
       throw UserError(
           {}, "policies.distill.kind",
           fmt::format("'{}' has {} repeated blocks and its teacher '{}' {}: features "
                       "of blocks cannot be compared; use kind: logits",
-                      student_.name, blocks.size(), teacher_.name, teacher_blocks_.size()));
+                      student_.name, blocks.size(), teacher_.name, teacher_features_.size()));
     }
     for (std::size_t i = 0; i < blocks.size(); ++i) {
       if (!blocks[i].valid()) continue;
       const std::size_t at =
-          std::max<std::size_t>((i + 1) * teacher_blocks_.size() / blocks.size(), 1) - 1;
-      if (!teacher_blocks_[at].valid()) continue;
-      const TensorId error = compare(graph, i, copy.at(blocks[i]), teacher_blocks_[at]);
-      distance_ = distance_.valid() ? add(graph, "add", {distance_, error}) : error;
+          std::max<std::size_t>((i + 1) * teacher_features_.size() / blocks.size(), 1) - 1;
+      if (!teacher_features_[at].valid()) continue;
+      add_distance(graph, compare(graph, fmt::format("block {}", i), copy.at(blocks[i]),
+                                  teacher_features_[at]));
     }
   }
 
-  TensorId compare(Graph& graph, std::size_t block, TensorId student, TensorId teacher) {
-    const Tensor& wanted = graph.tensors[teacher];
-    const std::int64_t width = wanted.shape[-1];
-    if (graph.tensors[student].shape[-1] != width) {
-      layer_ = graph.add_layer(fmt::format("regressor.{}", block));
-      const TensorId weight = graph.add_parameter(fmt::format("regressor.{}.weight", block),
-                                                  {width, graph.tensors[student].shape[-1]},
-                                                  graph.tensors[student].dtype, layer_);
-      student = add(graph, "linear", {student, weight});
+  // `what` names the student's feature.
+  TensorId compare(Graph& graph, const std::string& what, TensorId student, TensorId teacher) {
+    const std::int64_t width = graph.tensors[teacher].shape[-1];
+    const std::int64_t own = graph.tensors[student].shape[-1];
+    if (own != width) {
+      const std::string name = fmt::format("regressor.{}", regressors_++);
+      const DType type = graph.tensors[student].dtype;
+      layer_ = graph.add_layer(name);
+      const TensorId weight = graph.add_parameter(name + ".weight", {width, own}, type, layer_);
+      const TensorId bias = graph.add_parameter(name + ".bias", {width}, type, layer_);
+      student = add(graph, "linear", {student, weight, bias});
     }
     if (!(graph.tensors[student].shape == graph.tensors[teacher].shape)) {
       throw UserError({}, "policies.distill.kind",
-                      fmt::format("block {} of '{}' makes {} and the teacher's {}: these features "
+                      fmt::format("{} of '{}' makes {} and the teacher's {}: these features "
                                   "cannot be compared; use kind: logits",
-                                  block, student_.name, to_string(graph.tensors[student].shape),
+                                  what, student_.name, to_string(graph.tensors[student].shape),
                                   to_string(graph.tensors[teacher].shape)));
     }
     return add(graph, "mse_loss", {student, teacher});
@@ -192,8 +255,9 @@ class Distillation {
   LayerId layer_;
   bool has_teacher_ = false;
   bool has_loss_ = false;
+  int regressors_ = 0;
   TensorId teacher_logits_;
-  std::vector<TensorId> teacher_blocks_;
+  std::vector<TensorId> teacher_features_;
   std::vector<TensorId> held_;
   TensorId distance_;
 };

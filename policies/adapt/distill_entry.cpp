@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -49,6 +50,18 @@ TeacherReference decode_teacher(const Decoder& d) {
   return teacher;
 }
 
+std::vector<Hint> decode_hints(const Decoder& d) {
+  std::vector<Hint> hints;
+  d.mention("hints", "list", "{student: module, teacher: module}; none: blocks by their depth");
+  for (const Decoder& item : d.optional_child("hints").items()) {
+    hints.push_back({.student = item.required<std::string>("student"),
+                     .teacher = item.required<std::string>("teacher"),
+                     .location = item.value().location});
+    item.finish();
+  }
+  return hints;
+}
+
 Graph build_teacher(const TeacherReference& teacher, const ModelOptions& options) {
   if (!teacher.config.empty()) return import_hf_config(teacher.config, options);
   return find_preset(teacher.preset)
@@ -91,13 +104,21 @@ const PolicyEntry& distill_entry() {
       .name = "distill",
       .kind = "forward rewrite",
       .summary = "a teacher runs beside the model without autograd, and the loss compares them",
-      .source = "Hinton et al. 2015; Jiao et al. 2020 (features); torchtune's recipes",
+      .source =
+          "Hinton et al. 2015; Romero et al. 2015 (hints); Jiao et al. 2020 (features); "
+          "torchtune's "
+          "recipes; TextBrewer (intermediate_matches)",
       .decode = [](const Decoder& d, const RewriteContext& /*context*/) -> AnyPolicy {
-        static constexpr std::array<std::string_view, 2> kKinds = {"logits", "features"};
+        static constexpr std::array<std::string_view, 3> kKinds = {"logits", "features", "both"};
         static constexpr std::array<std::string_view, 2> kOrders = {"teacher_first",
                                                                     "student_first"};
         DistillOptions options;
-        options.features = d.optional_word("kind", kKinds, kKinds[0]) == kKinds[1];
+        const std::string kind = d.optional_word("kind", kKinds, kKinds[0]);
+        options.logits = kind != "features";
+        options.features = kind != "logits";
+        options.hints = distill_entry_detail::decode_hints(d);
+        if (!options.hints.empty() && !options.features)
+          d.fail_at("hints", "compare features; write kind: features or kind: both");
         options.cached = d.optional<bool>("cached", false);
         options.top = d.optional<std::int64_t>("top", 64, between(1, 1 << 20));
         if (d.has("top") && !options.cached)
@@ -107,8 +128,9 @@ const PolicyEntry& distill_entry() {
         static_cast<void>(d.optional<double>("temperature", 2, between(0.001, 1000)));
         if (options.cached && options.features) {
           d.fail_at("cached",
-                    "the largest logits are cached, and kind: features needs hidden "
-                    "states; leave one of them out");
+                    fmt::format("the largest logits are cached, and kind: {} needs hidden "
+                                "states; leave one of them out",
+                                kind));
         }
         distill_entry_detail::TeacherReference teacher;
         if (!options.cached || d.has("teacher")) teacher = distill_entry_detail::decode_teacher(d);

@@ -69,6 +69,11 @@ TEST_SUITE("golden") {
         {"student first",
          gpt("distill: {teacher: " + kTeacher + ", order: student_first}", "layers: 2"), 23637060,
          89711752},
+        // Its loss is not halved, so that three factors of 8 bytes are not kept.
+        {"hint and logits",
+         mlp("distill: {teacher: mlp, kind: both, hints: [{student: layers.1, teacher: layers.1}]}",
+             ", widths: [784, 512, 512, 256, 10]"),
+         1719324 + 3 * 8, 35310880 - kScalar},
         {"masks", mlp("prune"), 7627780, 65975496 - kScalar},
         {"masks of whole features", mlp("prune: {method: structured}"), 7627780,
          65975496 - kScalar},
@@ -142,6 +147,37 @@ TEST_SUITE("unit") {
     CHECK(problem.find("512 classes") != std::string::npos);
   }
 
+  TEST_CASE("a hint's regressor has a weight and a bias, and is trained") {
+    const std::string narrow = ", widths: [784, 512, 512, 256, 10]";
+    const PointResult plain = simulated(mlp("", narrow));
+    const PointResult hinted = simulated(
+        mlp("distill: {teacher: mlp, kind: features, hints: [{student: layers.0, teacher: "
+            "layers.0}, {student: layers.2, teacher: layers.2}]}",
+            narrow));
+    const std::int64_t regressors = (1024 * 512 + 1024) + (512 * 256 + 512);
+    CHECK(hinted.gradients == plain.gradients + Bytes(4 * regressors));
+    CHECK(hinted.optimizer_state > plain.optimizer_state + Bytes(8 * regressors));
+    CHECK(hinted.run.live_without_workspace.bytes > plain.run.live_without_workspace.bytes);
+  }
+
+  TEST_CASE("hints for modules that are not there name those that are written alike") {
+    const auto problem = [](const std::string& more) {
+      return error_of(
+          [&] { static_cast<void>(simulated(mlp("distill: {teacher: mlp, " + more + "}"))); });
+    };
+    const std::string student =
+        problem("kind: both, hints: [{student: layer.1, teacher: layers.1}]");
+    CHECK(student.find("has no module 'layer.1'; did you mean 'layers.1'?") != std::string::npos);
+    CHECK(student.find("hints.student") != std::string::npos);
+    const std::string teacher =
+        problem("kind: features, hints: [{student: layers.1, teacher: layers.9}]");
+    CHECK(teacher.find("hints.teacher") != std::string::npos);
+    CHECK(problem("hints: [{student: layers.1, teacher: layers.1}]").find("kind: both") !=
+          std::string::npos);
+    CHECK(problem("kind: both, cached: true").find("kind: both needs hidden states") !=
+          std::string::npos);
+  }
+
   TEST_CASE("settings that exclude each other are named") {
     const auto problem = [](const std::string& policies) {
       return error_of([&] {
@@ -166,6 +202,8 @@ TEST_SUITE("unit") {
              "qat: {layers: [h.*]}", "compress_activations: {bits: 2}",
              "distill: {teacher: " + kTeacher + "}",
              "distill: {teacher: " + kTeacher + ", kind: features}",
+             "distill: {teacher: " + kTeacher +
+                 ", kind: both, hints: [{student: h.0, teacher: h.1}]}",
              "distill: {cached: true, top: 16}"}) {
       for (const std::string& other : std::vector<std::string>{
                "checkpoint_every: {period: 1}", "offload_activations: {min_bytes: 1KiB}",
