@@ -26,13 +26,14 @@
 // other        the vector units' peak; nearly always the memory term decides. Normalization has a
 //              bandwidth share for each layout, softmax one for rows of more than 1024.
 //
-// Median errors after `tidemark calibrate` on half of the rows, of the other half: means of two to
-// six halves (--seed 0 to 5):
-//   DeepBench V100  products fp16 8.5 % (6.3 to 10.6), fp32 4.4 %; convolutions fp16 forward 8 %,
-//                   data gradient 16 %, weight gradient 19 % (6 to 30), fp32 15, 18 and 18 %
-//   NeuSight fp32   A100-PCIE: batched products 2.5 %, linear 4.8 %, softmax 3.3 %, layer norm
-//                   3.6 %; V100-PCIE: batched products 9.8 %, linear 5.1 %, softmax 2.4 %
-//   attention       FlashAttention-2: 0.5 % on A100, 0.9 % on H100 (curves read off figures)
+// Median errors after `tidemark calibrate` on half of the rows, of the other half: means of eight
+// halves (--seed 0 to 7). Most figures of the V100 are kept there; its profile has them from half of
+// the same rows, so that its errors are not quite those of unseen data.
+//   DeepBench V100  products fp16 6.0 %, fp32 4.3 %; convolutions fp16 forward 10 %, data gradient
+//                   13 %, weight gradient 18 %, fp32 15, 17 and 16 %
+//   NeuSight fp32   A100-PCIE: batched products 1.8 %, linear 4.7 %, softmax 2.9 %, layer norm
+//                   3.4 %; V100-PCIE: batched products 9.4 %, linear 4.7 %, softmax 2.5 %
+//   attention       FlashAttention-2: 0.6 % on A100, 0.9 % on H100 (curves read off figures)
 // Mean errors are up to twice as large.
 //
 // A kernel alone; what a step loses against that is added where its operators are priced

@@ -57,6 +57,7 @@ nlohmann::ordered_json document(const Calibration& calibration, const std::strin
     }
     classes.push_back({{"class", name_of(c.fit_class)},
                        {"rows", c.rows},
+                       {"followed", c.followed},
                        {"figures", std::move(figures)},
                        {"fit", summary_json(c.fit)},
                        {"held_out_before", summary_json(c.before)},
@@ -96,7 +97,9 @@ std::string report(const Calibration& calibration, const Console& console) {
                        {f.before},
                        {f.after},
                        {fmt::format("{} to {}", f.low, f.high)},
-                       {f.at_bound ? "at its bound" : ""}});
+                       {c.followed == 0 ? "kept"
+                        : f.at_bound    ? "at its bound"
+                                        : ""}});
       first = false;
     }
   }
@@ -107,6 +110,11 @@ std::string report(const Calibration& calibration, const Console& console) {
   }
   text += fmt::format("fitted to (rows of each class): {}\n\n", used);
   text += figures.text(console.colour, console.terminal ? console.width : 0);
+  const bool kept =
+      std::any_of(calibration.classes.begin(), calibration.classes.end(),
+                  [](const CalibratedClass& c) { return c.followed == 0 && !c.figures.empty(); });
+  if (kept)
+    text += "kept: a fit to some of the rows predicts the others no better than the profile does\n";
   text += "\nerrors of the rows that were held out:\n";
   Table errors({{"group"},
                 {"rows", Align::kRight},

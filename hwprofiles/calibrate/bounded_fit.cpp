@@ -12,9 +12,9 @@ namespace {
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
-constexpr double kHuber = 0.25;       // relative error from which on the loss is linear
-constexpr double kPriorScale = 0.25;  // scatter of a row, which a prior's spread is weighed against
-constexpr double kStep = 0.01;        // of the derivatives, in the logarithm
+constexpr double kHuber = 0.1;       // relative error from which on the loss is linear
+constexpr double kPriorScale = 0.1;  // scatter of a row, which a prior's spread is weighed against
+constexpr double kStep = 0.01;       // of the derivatives, in the logarithm
 constexpr int kIterations = 15;
 constexpr int kSearches = 6;
 constexpr double kFirstStep = 0.2;  // of the search along the axes

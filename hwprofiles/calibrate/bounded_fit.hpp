@@ -1,10 +1,10 @@
 // Bounded least squares on relative residuals, in the logarithms of the parameters.
 //
 // Minimises, over x = log(parameters) within their bounds,
-//   sum of huber(log(predicted / measured)) + sum of (scale (x - prior) / spread)^2
+//   sum of huber(predicted / measured - 1) + sum of (scale (x - prior) / spread)^2
 // by Levenberg-Marquardt steps with a numerical Jacobian (Eigen), each followed by a search along
 // the axes, because a roofline has kinks where derivatives say nothing. Huber's loss is quadratic
-// up to 25 % and linear beyond, so that a few rows of another kernel do not decide.
+// up to 10 % and linear beyond, so that a few rows of another kernel do not decide.
 #pragma once
 
 #include <functional>
@@ -26,7 +26,7 @@ struct FittedVariable {
   bool at_bound = false;
 };
 
-// Fills `residuals` with log(predicted / measured) at these values.
+// Fills `residuals` with predicted / measured - 1 at these values.
 using Residuals =
     std::function<void(const std::vector<double>& values, std::vector<double>& residuals)>;
 

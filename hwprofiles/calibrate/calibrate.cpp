@@ -9,6 +9,7 @@
 
 #include "graph/core/errors.hpp"
 #include "hwprofiles/calibrate/bounded_fit.hpp"
+#include "hwprofiles/calibrate/cross_validation.hpp"
 
 namespace tidemark {
 namespace calibrate_detail {
@@ -21,6 +22,38 @@ constexpr std::size_t kShownFaults = 5;
 FitClass class_of(const MeasuredOperator& op) {
   return op.repeats.empty() ? fit_class_of(op.work.front().op_class) : FitClass::kStep;
 }
+
+// Other rows than those that the seed holds out.
+constexpr std::uint64_t kFoldSeed = 0x9e3779b97f4a7c15ULL;
+
+// What is fitted of one class, its variables in this order.
+struct ClassFigures {
+  std::vector<ProfileParameter> parameters;
+  std::vector<std::size_t> floors;  // overheads of timing
+  std::vector<FitVariable> variables;
+
+  void apply(DeviceProfile& profile, std::vector<TimingFloor>& timing,
+             const std::vector<double>& values) const {
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      parameters[i].set(profile, values[i]);
+    for (std::size_t i = 0; i < floors.size(); ++i) {
+      TimingFloor& floor = timing[floors[i]];
+      floor.overhead = values[parameters.size() + i] * floor.floor;
+    }
+  }
+
+  // Moves the figures from the profile's towards the fit, by a share above 0.
+  void follow(DeviceProfile& profile, std::vector<TimingFloor>& timing,
+              const std::vector<FittedVariable>& found, double share) const {
+    std::vector<double> values;
+    values.reserve(found.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const double prior = variables[i].start;
+      values.push_back(prior * std::pow(found[i].value / prior, share));
+    }
+    apply(profile, timing, values);
+  }
+};
 
 class Calibrator {
  public:
@@ -37,6 +70,12 @@ class Calibrator {
  private:
   [[nodiscard]] bool is_mine(const std::string& device, std::span<const std::string> profiles);
   CalibratedClass fit_class(FitClass fit_class, const std::vector<std::size_t>& rows);
+  [[nodiscard]] ClassFigures figures_of(FitClass fit_class,
+                                        const std::vector<std::size_t>& rows) const;
+  [[nodiscard]] std::vector<FittedVariable> fit_to(const ClassFigures& figures,
+                                                   const std::vector<std::size_t>& rows) const;
+  [[nodiscard]] double share_to_follow(FitClass fit_class, const ClassFigures& figures,
+                                       const std::vector<std::size_t>& rows) const;
   [[nodiscard]] std::vector<double> errors(const DeviceProfile& profile,
                                            const std::vector<std::size_t>& rows,
                                            const std::vector<TimingFloor>& floors) const;
@@ -112,65 +151,95 @@ std::vector<double> Calibrator::errors(const DeviceProfile& profile,
   return errors;
 }
 
-CalibratedClass Calibrator::fit_class(FitClass fit_class, const std::vector<std::size_t>& rows) {
-  CalibratedClass result{.fit_class = fit_class};
-  std::vector<std::size_t> mine;
-  std::vector<std::size_t> held;
+ClassFigures Calibrator::figures_of(FitClass fit_class,
+                                    const std::vector<std::size_t>& rows) const {
+  ClassFigures figures;
   std::vector<Work> kernels;
-  std::vector<std::size_t> floors;  // that rows of this class have
   for (const std::size_t row : rows) {
-    (held_out_[row] != 0 ? held : mine).push_back(row);
     const Observation& o = observations_.all[row];
-    if (held_out_[row] != 0) continue;
     kernels.insert(kernels.end(), o.op->work.begin(), o.op->work.end());
+    std::vector<std::size_t>& floors = figures.floors;
     if (o.floor && std::find(floors.begin(), floors.end(), *o.floor) == floors.end())
       floors.push_back(*o.floor);
   }
   // A class whose rows are all held out keeps its figures.
-  const std::vector<ProfileParameter> parameters =
-      mine.empty() ? std::vector<ProfileParameter>() : parameters_of(fit_class, fitted_, kernels);
-  std::vector<FitVariable> variables;
-  variables.reserve(parameters.size());
-  for (const ProfileParameter& p : parameters) {
-    variables.push_back({.start = std::clamp(p.value(fitted_), p.lower, p.upper),
-                         .lower = p.lower,
-                         .upper = p.upper,
-                         .spread = p.spread});
+  if (!rows.empty()) figures.parameters = parameters_of(fit_class, fitted_, kernels);
+  DeviceProfile prior = fitted_;
+  for (const ProfileParameter& p : figures.parameters) {
+    figures.variables.push_back({.start = std::clamp(p.value(prior), p.lower, p.upper),
+                                 .lower = p.lower,
+                                 .upper = p.upper,
+                                 .spread = p.spread});
   }
-  variables.insert(variables.end(), floors.size(), kOverhead);
-  std::vector<TimingFloor>& timing = observations_.floors;
-  const auto apply = [&](DeviceProfile& profile, const std::vector<double>& values) {
-    for (std::size_t i = 0; i < parameters.size(); ++i)
-      parameters[i].set(profile, values[i]);
-    for (std::size_t i = 0; i < floors.size(); ++i) {
-      TimingFloor& floor = timing[floors[i]];
-      floor.overhead = values[parameters.size() + i] * floor.floor;
-    }
-  };
+  figures.variables.insert(figures.variables.end(), figures.floors.size(), kOverhead);
+  return figures;
+}
+
+std::vector<FittedVariable> Calibrator::fit_to(const ClassFigures& figures,
+                                               const std::vector<std::size_t>& rows) const {
   DeviceProfile tried = fitted_;
-  const std::vector<FittedVariable> found =
-      fit_bounded(variables, mine.size(),
-                  [&](const std::vector<double>& values, std::vector<double>& residuals) {
-                    apply(tried, values);
-                    const std::vector<double> now = errors(tried, mine, timing);
-                    for (std::size_t i = 0; i < now.size(); ++i)
-                      residuals[i] = std::log(1 + now[i]);
-                  });
-  std::vector<double> values;
-  values.reserve(found.size());
-  for (const FittedVariable& variable : found)
-    values.push_back(variable.value);
-  apply(fitted_, values);
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const ProfileParameter& p = parameters[i];
-    DeviceProfile before = old_;
+  std::vector<TimingFloor> timing = observations_.floors;
+  return fit_bounded(figures.variables, rows.size(),
+                     [&](const std::vector<double>& values, std::vector<double>& residuals) {
+                       figures.apply(tried, timing, values);
+                       residuals = errors(tried, rows, timing);
+                     });
+}
+
+double Calibrator::share_to_follow(FitClass fit_class, const ClassFigures& figures,
+                                   const std::vector<std::size_t>& rows) const {
+  std::vector<std::uint64_t> hashes;
+  hashes.reserve(rows.size());
+  for (const std::size_t row : rows)
+    hashes.push_back(hash_of(*observations_.all[row].op, options_.seed ^ kFoldSeed));
+  const std::size_t different = std::set(hashes.begin(), hashes.end()).size();
+  if (different < kFewestToValidate || figures.variables.empty()) return 1;
+  const std::vector<std::size_t> folds = folds_of(hashes);
+  UnseenErrors unseen;
+  for (std::size_t fold = 0; fold < kFolds; ++fold) {
+    std::vector<std::size_t> seen;
+    std::vector<std::size_t> left;
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      (folds[i] == fold ? left : seen).push_back(rows[i]);
+    if (left.empty()) continue;
+    const std::vector<FittedVariable> found = fit_to(figures, seen);
+    for (std::size_t s = 0; s < kFollowedShares.size(); ++s) {
+      DeviceProfile tried = fitted_;
+      std::vector<TimingFloor> timing = observations_.floors;
+      // Share 0 is the profile as it is, a figure beyond a bound among it.
+      if (s > 0) figures.follow(tried, timing, found, kFollowedShares[s]);
+      for (const double error : errors(tried, left, timing))
+        unseen[s].push_back(std::abs(error));
+    }
+  }
+  return followed_share(unseen, fit_class == FitClass::kStep ? JudgedBy::kMean : JudgedBy::kMedian);
+}
+
+CalibratedClass Calibrator::fit_class(FitClass fit_class, const std::vector<std::size_t>& rows) {
+  CalibratedClass result{.fit_class = fit_class};
+  std::vector<std::size_t> mine;
+  std::vector<std::size_t> held;
+  for (const std::size_t row : rows)
+    (held_out_[row] != 0 ? held : mine).push_back(row);
+  const ClassFigures figures = figures_of(fit_class, mine);
+  const std::vector<FittedVariable> found = fit_to(figures, mine);
+  result.followed = share_to_follow(fit_class, figures, mine);
+  if (result.followed > 0) figures.follow(fitted_, observations_.floors, found, result.followed);
+  DeviceProfile before = old_;
+  for (std::size_t i = 0; i < figures.parameters.size(); ++i) {
+    const ProfileParameter& p = figures.parameters[i];
+    const double now = p.value(fitted_);
+    // The interval is as wide as that of the fit.
+    const double low = now * found[i].low / found[i].value;
+    const double high = now * found[i].high / found[i].value;
     result.figures.push_back({.path = p.path,
                               .before = p.written(p.value(before)),
-                              .after = p.written(found[i].value),
-                              .low = p.written(found[i].low),
-                              .high = p.written(found[i].high),
-                              .at_bound = found[i].at_bound});
+                              .after = p.written(now),
+                              .low = p.written(std::min(now, std::max(p.lower, low))),
+                              .high = p.written(std::max(now, std::min(p.upper, high))),
+                              .at_bound = found[i].at_bound && result.followed == 1});
   }
+  const std::vector<TimingFloor>& timing = observations_.floors;
   result.rows = mine.size();
   result.fit = summary_of(errors(fitted_, mine, timing));
   result.before = summary_of(errors(old_, held, old_floors_));

@@ -2,7 +2,8 @@
 //
 // The rows are halved by a hash of the operator (hash_of()): one part is fitted to, the other is
 // held out and only tells the error. Each class of operators is fitted by itself, matrix products
-// first, because convolutions share their tiles. What a profile says already is the prior.
+// first, because convolutions share their tiles. What a profile says already is the prior, which is
+// kept where a fit does not predict rows better that it has not seen (cross_validation.hpp).
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,7 @@ struct FittedFigure {
 struct CalibratedClass {
   FitClass fit_class = FitClass::kOther;
   std::size_t rows = 0;  // fitted to
+  double followed = 1;   // share of the way from the profile's figures to the fit; 0: kept
   std::vector<FittedFigure> figures;
   ErrorSummary fit;     // errors after the fit, of the rows it was fitted to
   ErrorSummary before;  // errors of the rows held out, with the profile as it was

@@ -55,6 +55,7 @@ std::string calibrated_profile(const Calibration& calibration, const std::string
   const std::string files = calibrated_profile_detail::file_names(calibration.files);
   std::vector<Line> lines;
   for (const CalibratedClass& c : calibration.classes) {
+    if (c.followed == 0) continue;
     const std::string held = c.after.n == 0 ? std::string("none held out")
                                             : fmt::format("held-out median {:.1f} %, mean {:.1f} %",
                                                           c.after.median * 100, c.after.mape * 100);

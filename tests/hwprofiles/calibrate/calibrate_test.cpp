@@ -65,7 +65,8 @@ double median_of(const Calibration& calibration, const std::string& group) {
 
 // Calibrates on half of published tables; empty where they are absent.
 std::optional<Calibration> published(const std::string& device,
-                                     const std::vector<std::string>& files) {
+                                     const std::vector<std::string>& files,
+                                     std::uint64_t seed = 0) {
   std::vector<MeasuredTable> tables;
   for (const std::string& file : files) {
     const std::string path = shared_path("cases/measured/operators/" + file).string();
@@ -75,7 +76,7 @@ std::optional<Calibration> published(const std::string& device,
     }
     tables.push_back(read_measured_operators(read_csv_file(path)));
   }
-  return calibrate(profile_of(device), tables, profile_names(folders().front()));
+  return calibrate(profile_of(device), tables, profile_names(folders().front()), {.seed = seed});
 }
 
 }  // namespace
@@ -117,6 +118,49 @@ TEST_SUITE("unit") {
     const FittedFigure& softmax = result.classes.back().figures.front();
     CHECK(softmax.path == "efficiency.bandwidth.softmax");
     CHECK(std::stod(softmax.after) == doctest::Approx(0.45).epsilon(0.03));
+  }
+
+  TEST_CASE("rows that scatter around the profile leave it as it is, rows that agree move it") {
+    const DeviceProfile a100 = profile_of("a100-sxm-80gb");
+    constexpr auto kSoftmax = static_cast<std::size_t>(OperatorClass::kSoftmax);
+    // Softmaxes whose times lie around those of a device, by up to this factor.
+    const auto scattered = [](const DeviceProfile& device, int rows, double by) {
+      std::string text = "op,shape,dtype,device,seconds\n";
+      for (int i = 0; i < rows; ++i) {
+        const std::string row = fmt::format("softmax,{}x1000,fp32,A100-80GB,", 20000 + 3000 * i);
+        const MeasuredTable one = read_measured_operators(
+            parse_csv("op,shape,dtype,device,seconds\n" + row + "1\n", "one"));
+        const double seconds = kernel_seconds(one.operators.front(), CostModel(device));
+        text += fmt::format("{}{:.9g}\n", row, seconds * std::pow(1 + by, std::sin(1.7 * i)));
+      }
+      return text;
+    };
+    DeviceProfile slower = a100;
+    slower.bandwidth[kSoftmax] *= 0.7;
+    int halves_kept = 0;
+    for (std::uint64_t seed = 0; seed < 8; ++seed) {
+      CAPTURE(seed);
+      const Calibration noise =
+          calibrated(a100, scattered(a100, 24, 0.15), {.held_out = 0.5, .seed = seed});
+      REQUIRE(noise.classes.size() == 1);
+      const CalibratedClass& kept = noise.classes.front();
+      if (kept.followed == 0) ++halves_kept;
+      const Calibration moved =
+          calibrated(a100, scattered(slower, 24, 0.15), {.held_out = 0.5, .seed = seed});
+      CHECK(moved.classes.front().followed >= 0.5);
+      CHECK(moved.classes.front().after.median < moved.classes.front().before.median / 1.4);
+    }
+    CHECK(halves_kept >= 6);  // chance moves one half in twenty
+    // A profile of kept figures is the old one.
+    const Calibration exact = calibrated(a100, scattered(a100, 24, 0));
+    CHECK(exact.classes.front().followed == 0);
+    CHECK(exact.classes.front().figures.front().after ==
+          exact.classes.front().figures.front().before);
+    CHECK(calibrated_profile(exact, "a100-sxm-80gb").ends_with("extends: \"a100-sxm-80gb\"\n"));
+    // Three rows cannot be parted: the prior alone restrains their fit.
+    const Calibration few = calibrated(a100, scattered(slower, 3, 0), {.held_out = 0});
+    CHECK(few.classes.front().followed == 1);
+    CHECK(few.classes.front().fit.median < 0.2);
   }
 
   TEST_CASE("a seed holds out other rows") {
@@ -233,6 +277,17 @@ TEST_SUITE("unit") {
 }
 
 TEST_SUITE("golden") {
+  TEST_CASE("a calibration predicts products of a V100 no worse, whatever half is held out") {
+    for (std::uint64_t seed = 0; seed < 8; ++seed) {
+      const auto v100 = published("v100-sxm-32gb", {"deepbench-gemm.csv.gz"}, seed);
+      if (!v100) return;
+      CAPTURE(seed);
+      const CalibratedClass& products = v100->classes.front();
+      CHECK(products.after.median < products.before.median + 0.003);
+      CHECK(products.after.mape < products.before.mape + 0.003);
+    }
+  }
+
   TEST_CASE("V100 convolutions and products of DeepBench keep their errors on the half held out") {
     const auto v100 =
         published("v100-sxm-32gb", {"deepbench-gemm.csv.gz", "deepbench-conv.csv.gz"});
