@@ -165,7 +165,7 @@ void decode_efficiency(const FigureReader& efficiency, const FigureReader& peaks
   profile.convolution_backward_weight = decode_convolution(convolution.group("backward_weight"));
   const Value* grouped = convolution.decoder().value().find("grouped");
   if (grouped != nullptr && grouped->find("share") != nullptr)
-    convolution.decoder().fail_at("grouped", "is one factor, and has no share or exponent");
+    convolution.decoder().fail_at("grouped", "is one factor; rename it grouped_channels_last");
   profile.grouped = convolution.maybe<double>("grouped", kShare).value_or(1);
   profile.grouped_channels_last = decode_grouped(convolution);
   profile.convolution_layout_copies =

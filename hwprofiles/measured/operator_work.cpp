@@ -15,11 +15,12 @@ double real(std::int64_t count) {
 
 Work product_work(DType type, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch) {
   using operator_work_detail::real;
+  const DType result = type == DType::kFloat8 ? DType::kBFloat16 : type;
   return {.op_class = OperatorClass::kMatmul,
           .dtype = type,
           .flops = Flops(2.0 * real(m) * real(n) * real(k) * real(batch)),
           .read = bytes_of(type, Elements((m * k + k * n) * batch)),
-          .written = bytes_of(type, Elements(m * n * batch)),
+          .written = bytes_of(result, Elements(m * n * batch)),
           .extent = {m, n, k, batch}};
 }
 

@@ -9,7 +9,8 @@
 
 namespace tidemark {
 
-// Returns the product of [m, k] and [k, n], every operand moved once.
+// Returns the product of [m, k] and [k, n], every operand moved once; that of fp8 is in bf16, as
+// torch._scaled_mm returns it.
 [[nodiscard]] Work product_work(DType type, std::int64_t m, std::int64_t n, std::int64_t k,
                                 std::int64_t batch);
 

@@ -213,6 +213,10 @@ TensorId Maker::matmul() {
 }
 
 TensorId Maker::bmm() {
+  if (words_.dtype == DType::kFloat8) {
+    reader_.fail("fp8 is a type of single products only: torch._scaled_mm takes no batch",
+                 "linear 4096x4096x4096 fp8");
+  }
   expect({4}, "bmm 64x1024x1024x128 fp16");
   const Sizes& s = words_.sizes[0];
   return b_.add("bmm", {argument("a", {s[0], s[1], s[3]}), argument("b", {s[0], s[3], s[2]})});
@@ -341,6 +345,9 @@ OperatorText read_operator(const std::string& text, const Location& where) {
     const bool product =
         op.work.op_class == OperatorClass::kMatmul || is_convolution(op.work.op_class);
     if (words.tf32 && product) op.work.dtype = DType::kTf32;
+    // torch._scaled_mm returns bf16 here as in training, not the type of its operands.
+    if (product && op.work.dtype == DType::kFloat8)
+      op.work.written = bytes_of(DType::kBFloat16, Elements(op.work.written.count));
   }
   return result;
 }

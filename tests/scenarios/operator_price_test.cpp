@@ -61,6 +61,12 @@ TEST_SUITE("unit") {
     CHECK(on_h100("fp8") < 0.7 * on_h100("bf16"));
     CHECK(on_h100("fp8_e4m3") == on_h100("fp8"));
     CHECK(on_h100("fp8_e5m2") == on_h100("fp8"));
+    // Two operands of a byte per element, a result of two.
+    const OperatorPrice product =
+        price_operator(read_operator("linear 512x1024x256 fp8"), h100).front();
+    CHECK(product.bytes == Bytes((512 + 1024) * 256 + 2 * 512 * 1024));
+    for (const char* text : {"bmm 8x64x64x64 fp8", "matmul 8x64x64x64 fp8"})
+      CHECK(fault_of(text).find("torch._scaled_mm takes no batch") != std::string::npos);
     CHECK(fault_of("softmax 64x64 fp8").find("fp8 is a type of matrix products only") !=
           std::string::npos);
     CHECK(fault_of("matmul 64x64").find("its sizes do not have the form") != std::string::npos);
