@@ -27,8 +27,8 @@
 //              bandwidth share for each layout, softmax one for rows of more than 1024.
 //
 // Median errors after `tidemark calibrate` on half of the rows, of the other half: means of eight
-// halves (--seed 0 to 7). Most figures of the V100 are kept there; its profile has them from half of
-// the same rows, so that its errors are not quite those of unseen data.
+// halves (--seed 0 to 7). Most figures of the V100 are kept there; its profile has them from half
+// of the same rows, so that its errors are not quite those of unseen data.
 //   DeepBench V100  products fp16 6.0 %, fp32 4.3 %; convolutions fp16 forward 10 %, data gradient
 //                   13 %, weight gradient 18 %, fp32 15, 17 and 16 %
 //   NeuSight fp32   A100-PCIE: batched products 1.8 %, linear 4.7 %, softmax 2.9 %, layer norm
