@@ -12,6 +12,7 @@
 #include "scenarios/studies/compare.hpp"
 #include "scenarios/studies/simulate_points.hpp"
 #include "tests/scenarios/scenario_files.hpp"
+#include "tests/support/long_tests.hpp"
 #include "tests/support/paths.hpp"
 
 namespace tidemark::papers_test {

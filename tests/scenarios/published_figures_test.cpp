@@ -14,6 +14,7 @@
 #include "scenarios/measured/measured_files.hpp"
 #include "tests/cli/command_runner.hpp"
 #include "tests/scenarios/scenario_files.hpp"
+#include "tests/support/long_tests.hpp"
 #include "tests/support/paths.hpp"
 
 namespace tidemark::published_figures_test {

@@ -13,6 +13,7 @@
 #include "sim/program/live_peak.hpp"
 #include "sim/step/run_compiled.hpp"
 #include "sim/step/simulate.hpp"
+#include "tests/support/long_tests.hpp"
 
 namespace tidemark::suggestions_test {
 
@@ -372,6 +373,10 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("advice about a step of very many operators ends with the first that will do") {
+    if (!test::runs_long_tests()) {
+      MESSAGE("skipped: simulates 512 micro-batches many times; set TIDEMARK_LONG_TESTS=1");
+      return;
+    }
     const Failed few(pipeline_of("1f1b", 8, ""));
     const Failed many(pipeline_of("1f1b", 512, ""));
     const auto fitting = [](const Failed& failed) {
