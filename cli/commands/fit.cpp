@@ -203,14 +203,15 @@ std::string document_of(std::span<const PointFit> fits, const FitOptions& option
   return text_of(document);
 }
 
-// Writes results.json and the pictures into the folder, if there is one.
+// Writes results.json and the pictures into the command's folder.
 void write_files(const FitCommand& command, const std::string& results,
                  std::span<const PointResult> answers, std::span<const PlotRequest> requests) {
-  if (command.folder.empty()) return;
   std::vector<std::string> words;
   if (command.key != FitCommand().key) words = {"--maximize", command.key};
   if (command.multiple_of > 1)
     words.insert(words.end(), {"--multiple-of", fmt::to_string(command.multiple_of)});
+  if (command.limit != FitCommand().limit)
+    words.insert(words.end(), {"--limit", fmt::to_string(command.limit)});
   const std::vector<std::string> plots = command.plots.words();
   words.insert(words.end(), plots.begin(), plots.end());
   OutputFolder output(command.folder);
@@ -235,8 +236,9 @@ int fit_sweep(const Value& document, const Environment& environment, const FitOp
     const Waiting waiting(console, "searching", std::chrono::nanoseconds(0));
     fits = fit_points(document, environment, options);
   }
-  const std::string results = document_of(fits, options);
-  write_files(command, results, answers_of(fits), requests);
+  std::string results;
+  if (command.json || !command.folder.empty()) results = document_of(fits, options);
+  if (!command.folder.empty()) write_files(command, results, answers_of(fits), requests);
   print(command.json
             ? results
             : fit_table(fits, options, console.colour, console.terminal ? console.width : 0));
@@ -326,8 +328,9 @@ int FitCommand::execute(const Console& console) const {
     found = fit(document, environment, options);
     if (of_library) study = study_finder(document, environment, options, *of_library);
   }
-  const std::string results = fit_detail::document_of(found, options, study);
-  fit_detail::write_files(*this, results, {}, {});
+  std::string results;
+  if (json || !folder.empty()) results = fit_detail::document_of(found, options, study);
+  if (!folder.empty()) fit_detail::write_files(*this, results, {}, {});
   if (json) {
     print(results);
   } else {

@@ -26,7 +26,7 @@ FitClass class_of(const MeasuredOperator& op) {
 // Other rows than those that the seed holds out.
 constexpr std::uint64_t kFoldSeed = 0x9e3779b97f4a7c15ULL;
 
-// What is fitted of one class, its variables in this order.
+// The figures of a class that are fitted; its variables are the parameters and then the floors.
 struct ClassFigures {
   std::vector<ProfileParameter> parameters;
   std::vector<std::size_t> floors;  // overheads of timing

@@ -17,8 +17,8 @@ namespace tidemark {
 
 inline constexpr std::array<double, 5> kFollowedShares{0, 0.25, 0.5, 0.75, 1};
 inline constexpr std::size_t kFolds = 10;
-inline constexpr std::size_t kFewestToValidate =
-    4;  // different rows; with fewer the prior alone restrains the fit
+// Different rows; with fewer the prior alone restrains the fit.
+inline constexpr std::size_t kFewestToValidate = 4;
 
 // Which errors of unseen rows are to fall.
 enum class JudgedBy : std::uint8_t {

@@ -11,6 +11,7 @@
 
 #include "graph/core/errors.hpp"
 #include "graph/core/words.hpp"
+#include "graph/ir/module_name.hpp"
 #include "graph/operators/family.hpp"
 #include "graph/rewrite/graph_copy.hpp"
 #include "policies/adapt/append_model.hpp"
@@ -35,11 +36,6 @@ std::vector<TensorId> block_results(const Graph& graph, int blocks) {
       made_in[out] = block;
   }
   return results;
-}
-
-bool is_in_module(std::string_view layer, std::string_view module) {
-  return layer.starts_with(module) &&
-         (layer.size() == module.size() || layer[module.size()] == '.');
 }
 
 // Returns the result of a module: the last tensor it makes that a node outside reads, or makes at

@@ -19,6 +19,8 @@ inline constexpr std::array<MeshDimension, 3> kDividingDimensions{
 // The data ranks are what the number of GPUs leaves.
 class MeshRequest {
  public:
+  MeshRequest() { sizes_.fill(1); }
+
   // Reads `size`, the ranks that the policy gives the dimension.
   void ask(MeshDimension dimension, const Decoder& d, Range range) {
     const auto index = static_cast<std::size_t>(dimension);
@@ -47,7 +49,7 @@ class MeshRequest {
   bool shards = false;
 
  private:
-  std::array<int, kSizedDimensions> sizes_{1, 1, 1, 1, 1, 1};
+  std::array<int, kSizedDimensions> sizes_{};
   std::array<std::string, kSizedDimensions> keys_;
 };
 

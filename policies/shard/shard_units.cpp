@@ -9,6 +9,7 @@
 
 #include "graph/core/errors.hpp"
 #include "graph/core/words.hpp"
+#include "graph/ir/module_name.hpp"
 
 namespace tidemark {
 namespace shard_units_detail {
@@ -17,12 +18,6 @@ namespace {
 constexpr std::string_view kBlocks = "blocks";
 constexpr std::string_view kWhole = "whole";
 constexpr std::array<std::string_view, 3> kTrainedUnits{"none", "each", "one"};
-
-// Whether a module is the named one or lies in it.
-bool is_within(std::string_view module, std::string_view name) {
-  if (!module.starts_with(name)) return false;
-  return module.size() == name.size() || module[name.size()] == '.';
-}
 
 std::vector<std::string> words_of(const Decoder& item) {
   if (!item.value().is_sequence()) return {item.as<std::string>()};
@@ -36,7 +31,7 @@ void check_module(const TrainingGraph& graph, std::string_view name, std::string
                   std::string_view policy) {
   std::vector<std::string> known;
   for (const Layer& layer : graph.layers) {
-    if (is_within(layer.name, name)) return;
+    if (is_in_module(layer.name, name)) return;
     if (layer.name.find('.') == std::string::npos) known.push_back(layer.name);
   }
   throw UserError(
@@ -75,7 +70,7 @@ UnitKey key_of(const TrainingGraph& graph, LayerId id, const UnitOptions& option
     for (const std::string& name : options.units[i]) {
       const bool blocks = name == kBlocks;
       if (blocks && layer.block != kNoBlock && longest == 0) found = {i, layer.block};
-      if (blocks || name.size() <= longest || !is_within(layer.name, name)) continue;
+      if (blocks || name.size() <= longest || !is_in_module(layer.name, name)) continue;
       longest = name.size();
       found = {i, kNoBlock};
     }
@@ -134,7 +129,7 @@ class UnitKeys {
 
 bool is_kept(const Layer& layer, const UnitOptions& options) {
   return std::any_of(options.keep_gathered.begin(), options.keep_gathered.end(),
-                     [&](const std::string& name) { return is_within(layer.name, name); });
+                     [&](const std::string& name) { return is_in_module(layer.name, name); });
 }
 
 }  // namespace
